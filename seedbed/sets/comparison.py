@@ -37,6 +37,7 @@ _LOST = ("failed", "diverged")
 # What changes a score and not the training.
 _PROTOCOL = ("evaluation.episodes", "evaluation.policy")
 _NEVER = ("name", "seed")
+_ENVIRONMENT = "environment.id"
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,8 @@ def compare(
         if found["groups"][0][found["ranked_by"]] is not None:
             result["sentence"] = f"On seeds that did not choose it: {found['sentence']}"
             return result
-    if len(result["groups"]) > 1 and result["groups"][0][result["ranked_by"]] is not None:
+    best, *others = result["groups"]
+    if others and best[result["ranked_by"]] is not None and "worse_than_best" in others[0]:
         count = len(result["groups"])
         result["sentence"] += f" Not confirmed: it is the best of {count}, on its own seeds."
     return result
@@ -114,7 +116,14 @@ def _compare(
     _balance(rows, notes)
     ranked_by = "to_score" if target is not None else "final"
     rows.sort(key=lambda row: _rank(row, ranked_by))
-    _pairs(rows, ranked_by)
+    if _ENVIRONMENT in grouping:
+        sentence = (
+            "Returns of different environments do not compare: name runs of one of them; "
+            "`seedbed suite table` has human-normalised scores of Atari."
+        )
+    else:
+        _pairs(rows, ranked_by)
+        sentence = _sentence(rows, ranked_by, target)
     return {
         "runs": len(records),
         "differs": {
@@ -126,7 +135,7 @@ def _compare(
         "ranked_by": ranked_by,
         "groups": rows,
         "notes": notes,
-        "sentence": _sentence(rows, ranked_by, target),
+        "sentence": sentence,
     }
 
 

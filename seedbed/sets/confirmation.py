@@ -28,6 +28,11 @@ def confirmation(folder: Path, wanted: ResolvedSet, seeds: int) -> ResolvedSet:
         SeedbedError: CONFIG, the set has no ranking yet; USAGE and RUN_DIRECTORY, as `compare`.
         ImportError: SciPy is not installed.
     """
+    if "environment.id" in wanted.sweep.axes:
+        raise ConfigError(
+            "--confirm takes the best two settings, and returns of different environments do not "
+            "compare: confirm a set of one environment"
+        )
     ranking = load_runs(folder).compare(list(wanted.sweep.axes))
     ranked = [row for row in ranking["groups"] if row[ranking["ranked_by"]] is not None]
     if len(ranked) < _SETTINGS:

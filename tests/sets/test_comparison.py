@@ -207,6 +207,17 @@ def test_groups_of_a_key_pool_the_others(
         assert main(["compare", str(tmp_path), "--by", wrong]) == ExitCode.USAGE
 
 
+def test_returns_of_two_environments_are_not_ranked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed in (1, 2, 3):
+        record(tmp_path, f"a{seed}", seed=seed, scores={1000: 400})
+        record(tmp_path, f"b{seed}", "environment.id=Acrobot-v1", seed=seed, scores={1000: -90})
+    found = compared(capsys, tmp_path)
+    assert found["sentence"].startswith("Returns of different environments do not compare")
+    assert all("worse_than_best" not in group for group in found["groups"])
+
+
 def test_the_number_of_episodes_changes_no_interval(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
