@@ -48,7 +48,7 @@ from seedbed.runs.stop import MetCondition, end_of
 from seedbed.runs.stored import open_store, read_checkpoint
 from seedbed.runs.ways_on import WaysOn
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
-from seedbed.runtime.files import atomic_write
+from seedbed.runtime.files import atomic_write, read_object
 from seedbed.runtime.locks import LockHeld, release_lock, take_lock
 from seedbed.runtime.paths import absolute, shown
 from seedbed.runtime.shortage import cure, is_shortage, keep_spare_descriptors
@@ -164,19 +164,12 @@ class RunDirectory:
 
     def read_summary(self) -> dict[str, Any] | None:
         """Return the summary of `write_summary`; None where there is none, or it is damaged."""
-        summary = self._read("summary.json")
+        summary = read_object(self.path / "summary.json")
         return summary if summary.keys() >= _SUMMARY_KEYS else None
 
     def last_counters(self) -> dict[str, float]:
         """Read the counters that the last process wrote into status.json; empty without any."""
-        return dict(self._read("status.json").get("counters") or {})
-
-    def _read(self, name: str) -> dict[str, Any]:
-        """Read a JSON object; empty where there is no file, or a damaged one."""
-        try:
-            return dict(json.loads((self.path / name).read_text()))
-        except (OSError, ValueError, TypeError):
-            return {}
+        return dict(read_object(self.path / "status.json").get("counters") or {})
 
     def close(self) -> None:
         """Release the lock, once."""

@@ -1,9 +1,11 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and JSON objects read from them."""
 
 import contextlib
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from seedbed.runtime.shortage import refill, with_spare
 
@@ -25,6 +27,14 @@ def replacing(path: Path) -> Iterator[Path]:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Read a JSON object; empty where there is no file, or a damaged one."""
+    try:
+        return dict(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        return {}
 
 
 def atomic_write(path: Path, data: str | bytes, *, fsync: bool = False) -> None:

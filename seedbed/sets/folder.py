@@ -33,7 +33,7 @@ from seedbed.runtime.exit_codes import (
     RunDirectoryError,
     SeedbedError,
 )
-from seedbed.runtime.files import atomic_write
+from seedbed.runtime.files import atomic_write, read_object
 from seedbed.runtime.locks import LockHeld, release_lock, take_lock
 from seedbed.sets.identity import defaults_digest, digest
 from seedbed.sets.names import with_digest
@@ -107,11 +107,11 @@ class Member:
 
     def summary(self) -> dict[str, Any]:
         """Return summary.json of the run; {} of a run that has not ended."""
-        return _read_json(self.run / "summary.json")
+        return read_object(self.run / "summary.json")
 
     def status(self) -> dict[str, Any]:
         """Return status.json of the run; {} of a run that has not begun."""
-        return _read_json(self.run / "status.json")
+        return read_object(self.run / "status.json")
 
     def last_evaluation(self) -> Mapping[str, Any] | None:
         """Return the newest evaluation, with numbers or their texts; None before the first."""
@@ -133,14 +133,6 @@ class Written(NamedTuple):
     added: Sequence[str]
     changed: Sequence[str]
     left: Sequence[str]
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object; empty where there is no file, or a damaged one."""
-    try:
-        return dict(json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError):
-        return {}
 
 
 def is_set(path: Path) -> bool:

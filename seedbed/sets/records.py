@@ -1,6 +1,5 @@
 """A run as it is compared: what it was trained with, how it ended, what its evaluations found."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter
@@ -12,6 +11,7 @@ from seedbed.runs.evaluations import read_evaluations
 from seedbed.runs.history import read_history
 from seedbed.runs.resume import read_stored
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError
+from seedbed.runtime.files import read_object
 from seedbed.sets.ends import read_ends
 from seedbed.sets.folder import Member
 from seedbed.sets.identity import plain
@@ -92,7 +92,7 @@ def read_record(path: Path, confirms: bool = False, code: str | None = None) -> 
     except OSError as error:
         raise RunDirectoryError(f"{path} is no run: {file} cannot be read: {error}") from error
     settings = {key.path: plain(attrgetter(key.path)(experiment)) for key in keys()}
-    summary, status = _json(path / "summary.json"), _json(path / "status.json")
+    summary, status = read_object(path / "summary.json"), read_object(path / "status.json")
     counters = summary or dict(status.get("counters") or {})
     state, reason = _state(path, summary, status)
     evaluations = _evaluations(path, summary, settings["gossip.replicas"] > 1)
@@ -103,13 +103,6 @@ def read_record(path: Path, confirms: bool = False, code: str | None = None) -> 
     return Record(
         path, settings, setup, state, reason, evaluations, frames, seconds, dollars, confirms
     )
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError):
-        return {}
 
 
 def _state(path: Path, summary: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[str, str]:
