@@ -57,6 +57,18 @@ def credential_options(args: argparse.Namespace) -> list[str]:
     return given + ["--insecure"] * getattr(args, "insecure", False)  # servers only
 
 
+def positive(text: str) -> int:
+    """Return the integer of an option, at least 1.
+
+    Raises:
+        argparse.ArgumentTypeError: It is below 1.
+    """
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is below 1")
+    return value
+
+
 def add_trust(parser: argparse.ArgumentParser) -> None:
     """Add `--trust`, for commands that build what a checkpoint or a run directory names."""
     text = "import and call what the file names as module:attribute; it can run any code"

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from seedbed import backends
 from seedbed.checkpoints.format import Checkpoint, CheckpointReadError
-from seedbed.cli.arguments import add_parent, add_set, add_trust, exit_with_parent
+from seedbed.cli.arguments import add_parent, add_set, add_trust, exit_with_parent, positive
 from seedbed.cli.output import add_json, emit, print_result
 from seedbed.config import Experiment, parse_experiment
 from seedbed.config.load import dump_experiment
@@ -58,16 +58,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="newest|best|N|FILE",
         help="N is a number of updates, FILE ends in .safetensors (default: newest)",
     )
-    add("--episodes", type=_positive, default=200, help="episodes that are played (default: 200)")
+    add("--episodes", type=positive, default=200, help="episodes that are played (default: 200)")
     add("--policy", choices=("sample", "greedy"), help="default: evaluation.policy")
     add("--num-envs", type=_num_envs, help="environments (default: evaluation.num_envs)")
     add("--seed", type=int, help="seed of environments and actions (default: the experiment's)")
     text = "steps after which an episode is cut (default %(default)d)"
-    add("--max-steps", type=_positive, default=100_000, help=text)
+    add("--max-steps", type=positive, default=100_000, help=text)
     text = "evaluate each newest checkpoint until the run ends; a row of each in evaluations.csv"
     add("--follow", action="store_true", help=text)
     text = "frames between two evaluations of --follow (default: every checkpoint that is there)"
-    add("--every", type=_positive, metavar="FRAMES", help=text)
+    add("--every", type=positive, metavar="FRAMES", help=text)
     text = "folder of evaluations.csv of --follow, where RUN_DIR is remote (default: RUN_DIR)"
     add("--rows", type=Path, metavar="FOLDER", help=text)
     text = "with --follow: stay when the run is over, until a signal, as a container of a pod must"
@@ -302,14 +302,7 @@ def _report(line: str) -> None:
 
 
 def _num_envs(text: str) -> int:
-    value = _positive(text)
+    value = positive(text)
     if value > ENVIRONMENTS:
         raise argparse.ArgumentTypeError(f"{value} is above {ENVIRONMENTS}")
-    return value
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is below 1")
     return value

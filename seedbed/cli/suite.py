@@ -11,6 +11,7 @@ from copy import copy
 from pathlib import Path
 from typing import Any
 
+from seedbed.cli.arguments import positive
 from seedbed.cli.deploy import add_release_options, install_release
 from seedbed.cli.deploy_programs import run as call
 from seedbed.cli.output import emit
@@ -28,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = (part := actions.add_parser("deploy", help=text, description=text)).add_argument
     _add_folder(add)
     text = "releases whose learner is up at once; the same command installs the next ones"
-    add("--max", type=_positive, metavar="N", help=text)
+    add("--max", type=positive, metavar="N", help=text)
     add_release_options(part)
 
     text = "print Table 10 of the SEED paper with the set's scores, and its aggregates"
@@ -98,10 +99,3 @@ def _table(args: argparse.Namespace) -> None:
 
 def _add_folder(add: Callable[..., Any]) -> None:
     add("directory", metavar="DIR", type=Path, help="folder of the set")
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is below 1")
-    return value

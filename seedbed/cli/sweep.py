@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from seedbed.cli.arguments import add_set
+from seedbed.cli.arguments import add_set, positive
 from seedbed.cli.output import add_json, emit, print_result
 from seedbed.config.without_effect import settings_without_effect
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
@@ -58,15 +58,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_set(parser)
     text = "seeds of each setting, counted from the experiment's own, or a list such as 1,7,9"
     add("--seeds", type=_seeds, metavar="N", help=text)
-    add("--draws", type=_positive, metavar="N", help="draws from the ranges")
+    add("--draws", type=positive, metavar="N", help="draws from the ranges")
     add("--name", help="name of the set (default: the experiment's)")
     for name in Budget.model_fields:
         text = f"bound of all runs together, in {name}"
         add(f"--budget-{name}", type=float, metavar=name[0].upper(), help=text)
     text = "train the best two settings of the set on N fresh seeds, which alone support a claim"
-    add("--confirm", type=_positive, metavar="N", help=text)
+    add("--confirm", type=positive, metavar="N", help=text)
     add("--out", type=Path, metavar="DIR", help="folder of the set (default: sweeps/NAME)")
-    add("--parallel", type=_positive, default=1, metavar="N", help="runs at once (default: 1)")
+    add("--parallel", type=positive, default=1, metavar="N", help="runs at once (default: 1)")
     text = "start the runs that have failed, or that `seedbed stop` has stopped, from their newest "
     text += "checkpoints"
     add("--retry", choices=("failed", "stopped"), help=text)
@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "write the folder, print one command a line for another scheduler, and start nothing"
     output.add_argument("--print", action="store_true", help=text)
     text = "train the run of line N of --print alone, as for one task of an array"
-    output.add_argument("--line", type=_positive, metavar="N", help=text)
+    output.add_argument("--line", type=positive, metavar="N", help=text)
     add_json(parser)
 
 
@@ -240,12 +240,5 @@ def _ending(count: int, finished: Sequence[str], failed: dict[str, int], waiting
     return ", ".join(words)
 
 
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is below 1")
-    return value
-
-
 def _seeds(text: str) -> int | list[int]:
-    return [int(word) for word in text.split(",")] if "," in text else _positive(text)
+    return [int(word) for word in text.split(",")] if "," in text else positive(text)
