@@ -5,23 +5,13 @@ is no estimate. SciPy has the distributions.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from seedbed.evaluation.aggregates import CONFIDENCE, Array, Interval
 
-CONFIDENCE = 0.95
 LEAST_SEEDS = 3
 _SPLITS = 10_000  # five seeds against five have 252
-
-
-class Interval(NamedTuple):
-    """Bounds of a confidence interval."""
-
-    low: float
-    high: float
 
 
 def mean_interval(scores: Sequence[float]) -> Interval | None:
