@@ -46,14 +46,20 @@ def stored_experiment(checkpoint: Checkpoint, trust: bool) -> Experiment:
 
 def foreign(experiment: Experiment) -> Iterator[str]:
     """Yield the settings, with their values, that only a trusted file may have."""
-    for key in NAMES:
-        name = attrgetter(key)(experiment)
-        if ":" in name and not (key == "environment.id" and experiment.environment.family):
-            yield f"{key} {SHOWN.repr(name)}"
+    for key, name in named_code(experiment):
+        yield f"{key} {SHOWN.repr(name)}"
     for key in OPTIONS:
         for option, value in attrgetter(key)(experiment).items():
             if key == _PROGRAMS or not _is_plain(value):
                 yield f"{key} {SHOWN.repr(option)}: {SHOWN.repr(value)}"
+
+
+def named_code(experiment: Experiment) -> Iterator[tuple[str, str]]:
+    """Yield the settings that name `module:attribute`, and what they name."""
+    for key in NAMES:
+        name = attrgetter(key)(experiment)
+        if ":" in name and not (key == "environment.id" and experiment.environment.family):
+            yield key, name
 
 
 def _is_plain(value: Any) -> bool:

@@ -4,12 +4,11 @@ import hashlib
 import importlib.util
 import json
 from collections.abc import Iterable
-from operator import attrgetter
 from pathlib import Path
 
 from seedbed.config import Experiment
 from seedbed.runs.history import checkout_digest
-from seedbed.runs.trust import NAMES
+from seedbed.runs.trust import named_code
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
 from seedbed.runtime.files import atomic_write
 
@@ -23,11 +22,7 @@ def code_of(experiments: Iterable[Experiment]) -> Code:
     A module that is not there is left out: the run itself refuses it.
     """
     modules = {
-        value.partition(":")[0]
-        for experiment in experiments
-        for key in NAMES
-        if ":" in (value := attrgetter(key)(experiment))
-        and not (key == "environment.id" and experiment.environment.family)
+        name.partition(":")[0] for experiment in experiments for _, name in named_code(experiment)
     }
     found = {"seedbed": checkout_digest()}
     for module in sorted(modules):
