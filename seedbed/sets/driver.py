@@ -13,7 +13,7 @@ from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.formats import percent, si_number, significant
 from seedbed.runtime.log_files import rotate_log
 from seedbed.runtime.text import counted
-from seedbed.sets.budget import Spending
+from seedbed.sets.budget import Spending, Spent
 from seedbed.sets.code import note_begin
 from seedbed.sets.ends import End, code_name, has_failed, read_ends, write_ends
 from seedbed.sets.folder import Member, read_members
@@ -54,7 +54,6 @@ class Driver:
         bound: Which bound has ended the set, or leaves no room for another run, with both numbers;
             empty without one.
         brake: Why no other run is started, though some wait; empty where that is not so.
-        elsewhere: Names of the runs that other processes train.
     """
 
     def __init__(
@@ -77,7 +76,6 @@ class Driver:
         self._counted = time.monotonic()
         self.bound = ""
         self.brake = ""
-        self.elsewhere: list[str] = []
 
     def stop(self, _: str) -> None:
         """Let no other run begin, and tell those that are there to stop. For a signal handler."""
@@ -100,12 +98,17 @@ class Driver:
 
     def _fits(self, member: Member) -> bool:
         """Return whether the bound of the set has room for a run beside those that run."""
-        running = [each.member for each in self._running.values()]
-        spent = self._spending.spent(read_members(self._folder), running)
-        self.bound = self._spending.exceeded(spent) or self._spending.refusal(
-            member, running, spent
-        )
+        if self._spending.has_bound:  # without one, no status is read
+            running, spent = self._spent()
+            self.bound = self._spending.exceeded(spent) or self._spending.refusal(
+                member, running, spent
+            )
         return not self.bound
+
+    def _spent(self) -> tuple[list[Member], Spent]:
+        """Return the runs that run, and what all have taken."""
+        running = [each.member for each in self._running.values()]
+        return running, self._spending.spent(read_members(self._folder), running)
 
     def _keep_bound(self) -> None:
         """Count the time, and stop all runs where the bound is reached."""
@@ -113,8 +116,7 @@ class Driver:
         if self._running:
             self._spending.add_seconds(now - self._counted)
         self._counted = now
-        running = [each.member for each in self._running.values()]
-        spent = self._spending.spent(read_members(self._folder), running)
+        _, spent = self._spent()
         if not self._stopping and (reached := self._spending.exceeded(spent)):
             self.bound = reached
             self._report(f"{reached}: stopping each run with a last checkpoint")
@@ -191,7 +193,6 @@ class Driver:
             return "stopped, with a checkpoint if it had begun to train"
         cause = last_cause_in(member.log)
         if code == ExitCode.RUN_DIRECTORY and " is in use by " in cause:
-            self.elsewhere.append(member.name)
             return f"left to the process that trains it: {cause}"
         if code < 0 and self._may_go_on(member):
             self._tried.discard(member.name)
