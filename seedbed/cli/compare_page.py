@@ -13,7 +13,7 @@ from seedbed.runtime.formats import (
     si_number,
     significant,
 )
-from seedbed.sets.resolve import describe
+from seedbed.sets.resolve import describe_some
 
 _MOST_VALUES = 8
 
@@ -46,12 +46,8 @@ def _differences(result: Mapping[str, Any]) -> Iterator[str]:
     if not found:
         yield f"{result['runs']} runs; they differ in the seed alone"
         return
-    lines = [f"{result['runs']} runs; they differ in"]
-    for key, values in found.items():
-        shown = [describe({"": value}).removeprefix("=") for value in values[:_MOST_VALUES]]
-        more = f", and {len(values) - _MOST_VALUES} more" if len(values) > _MOST_VALUES else ""
-        lines.append(f"  {key}: {', '.join(shown)}{more}")
-    yield "\n".join(lines)
+    lines = [f"  {key}: {describe_some(values, _MOST_VALUES)}" for key, values in found.items()]
+    yield "\n".join([f"{result['runs']} runs; they differ in", *lines])
 
 
 def _head(result: Mapping[str, Any]) -> tuple[str, ...]:

@@ -36,7 +36,6 @@ from seedbed.runtime.exit_codes import (
 from seedbed.runtime.files import atomic_write, read_object
 from seedbed.runtime.locks import LockHeld, release_lock, take_lock
 from seedbed.sets.identity import defaults_digest, digest
-from seedbed.sets.names import with_digest
 from seedbed.sets.resolve import ResolvedSet, Run, describe, renamed
 from seedbed.sets.sweep import Sweep, read_sweep
 from seedbed.settings import FREE
@@ -298,7 +297,7 @@ def _matched(path: Path, index: Mapping[str, Any], wanted: ResolvedSet) -> list[
     for run in wanted.runs:
         name = known.get(run.digest)
         if name is None and (run.name in taken or (path / "runs" / run.name).exists()):
-            name = with_digest(run.name.removesuffix(f"-s{run.seed}"), run.seed, run.digest)
+            name = run.name_with_digest
         found.append((renamed(run, name or run.name, wanted.name), run.digest in known))
         taken.add(found[-1][0].name)
     return found

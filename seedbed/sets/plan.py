@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from seedbed.runtime.formats import columns, money, si_number
 from seedbed.runtime.text import counted
 from seedbed.sets.ranges import Range
-from seedbed.sets.resolve import ResolvedSet, Run, describe
+from seedbed.sets.resolve import ResolvedSet, Run, describe, describe_some
 from seedbed.sets.sweep import axes_of
 
 _MOST_VALUES = 12  # of an axis on one line
@@ -44,9 +44,7 @@ def _axes(wanted: ResolvedSet, source: str) -> Iterator[str]:
         if isinstance(axis, Range):
             yield f"  {key}: {axis.text}, {counted(wanted.sweep.draws.number, 'draw')}"
         else:
-            shown = [describe({"": value}).removeprefix("=") for value in axis[:_MOST_VALUES]]
-            more = f", and {len(axis) - _MOST_VALUES} more" if len(axis) > _MOST_VALUES else ""
-            yield f"  {key}: {', '.join(shown)}{more}"
+            yield f"  {key}: {describe_some(axis, _MOST_VALUES)}"
     for warning in wanted.warnings:
         yield f"  {warning}"
 

@@ -44,6 +44,11 @@ class Run:
         """Seed of the run."""
         return self.experiment.seed
 
+    @property
+    def name_with_digest(self) -> str:
+        """Name that tells the run from another one of the same name."""
+        return with_digest(self.name.removesuffix(f"-s{self.seed}"), self.seed, self.digest)
+
 
 @dataclass(frozen=True)
 class ResolvedSet:
@@ -156,9 +161,8 @@ def renamed(run: Run, name: str, set_name: str) -> Run:
 
 def _check_stop(run: Run, source: str) -> None:
     stop = run.experiment.stop
-    if not any((stop.env_frames, stop.updates, stop.seconds, stop.dollars)):
-        if stop.mean_return is not None:
-            return
+    counted = stop.env_frames, stop.updates, stop.seconds, stop.dollars
+    if not any(counted) and stop.mean_return is None:
         raise ConfigError(
             f"{source}: no stop condition, so that the first run would never end: set "
             "stop.env_frames"
@@ -168,13 +172,10 @@ def _check_stop(run: Run, source: str) -> None:
 def _with_names_apart(runs: Sequence[Run], set_name: str) -> list[Run]:
     """Name the runs; two that would share a name have their digests in it."""
     count = Counter(run.name for run in runs)
-    apart = []
-    for run in runs:
-        name = run.name
-        if count[name] > 1:
-            name = with_digest(name.removesuffix(f"-s{run.seed}"), run.seed, run.digest)
-        apart.append(renamed(run, name, set_name))
-    return apart
+    return [
+        renamed(run, run.name if count[run.name] == 1 else run.name_with_digest, set_name)
+        for run in runs
+    ]
 
 
 def _check_duplicates(runs: Sequence[Run], source: str) -> None:
@@ -187,6 +188,12 @@ def _check_duplicates(runs: Sequence[Run], source: str) -> None:
                 f"{describe(run.values)}, seed {run.seed}: leave out one of them (exclude), or a "
                 "value that is there twice"
             )
+
+
+def describe_some(values: Sequence[Any], most: int) -> str:
+    """Return values in words, and how many more there are than `most`."""
+    more = f", and {len(values) - most} more" if len(values) > most else ""
+    return f"{', '.join(map(_text, values[:most]))}{more}"
 
 
 def describe(values: Mapping[str, Any]) -> str:
