@@ -70,6 +70,11 @@ def sections(
             yield from sections(field.annotation, f"{path}.{name}".lstrip("."))
 
 
+def is_within(path: str, section: str) -> bool:
+    """Return whether a setting is a section itself, or below it."""
+    return f"{path}.".startswith(f"{section}.")
+
+
 def is_section(annotation: Any) -> TypeGuard[type[BaseModel]]:
     """Tell whether the type of a field is a section.
 

@@ -1,12 +1,12 @@
 """Settings that are given and have no effect, with the reason: a whole sweep can be wrong."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pydantic import BaseModel
 
 from seedbed.agents import AGENTS
 from seedbed.config.environment import FAMILIES
-from seedbed.config.keys import is_section
+from seedbed.config.keys import is_section, is_within
 from seedbed.config.schema import Experiment
 
 _OFF_POLICY = ("r2d2", "dqn")
@@ -15,13 +15,21 @@ _OFF_POLICY = ("r2d2", "dqn")
 def settings_without_effect(experiment: Experiment) -> list[str]:
     """Return a line for each setting that differs from the default and has no effect."""
     reasons = list(without_effect(experiment))
-    lines = []
-    for path in _changed(experiment):
-        for prefix, reason in reasons:
-            if path == prefix or path.startswith(f"{prefix}."):
-                lines.append(f"{path} has no effect: {reason}")
-                break
-    return lines
+    return [
+        f"{path} has no effect: {reason}"
+        for path in _changed(experiment)
+        if (reason := reason_of(path, reasons))
+    ]
+
+
+def reason_of(path: str, reasons: Iterable[tuple[str, str]]) -> str:
+    """Return why a setting has no effect, by what `without_effect` yields; empty where it has one.
+
+    Args:
+        path: Path of the setting.
+        reasons: Prefixes and reasons; the first that fits counts.
+    """
+    return next((reason for prefix, reason in reasons if is_within(path, prefix)), "")
 
 
 def _changed(section: BaseModel, path: str = "") -> Iterator[str]:

@@ -4,7 +4,6 @@ The unit is the run of one seed. A group has the runs that differ in the seed al
 ranked by the frames to a score where runs end at one, and by their final evaluations elsewhere.
 """
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +16,7 @@ from seedbed.config.explain import settings_named
 from seedbed.config.keys import Key, keys
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.text import counted
+from seedbed.sets.identity import as_json
 from seedbed.sets.names import key_word
 from seedbed.sets.records import Record
 from seedbed.sets.resolve import describe
@@ -161,10 +161,6 @@ def keys_named(words: Iterable[str]) -> list[str]:
     return found
 
 
-def _json_of(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
-
-
 def _differing(records: Sequence[Record]) -> dict[str, bool]:
     """Return the keys that differ, and whether they change nothing that is measured."""
     return {
@@ -172,7 +168,7 @@ def _differing(records: Sequence[Record]) -> dict[str, bool]:
         for key in keys()
         if key.path not in _NEVER
         and not key.path.startswith(("logging.", "cost."))
-        and len({_json_of(record.settings[key.path]) for record in records}) > 1
+        and len({as_json(record.settings[key.path]) for record in records}) > 1
     }
 
 
@@ -186,7 +182,7 @@ def _differing_setup(records: Sequence[Record]) -> list[str]:
 
 
 def _values(records: Iterable[Record], key: str) -> list[Any]:
-    found = {_json_of(record.settings[key]): record.settings[key] for record in records}
+    found = {as_json(record.settings[key]): record.settings[key] for record in records}
     return list(found.values())
 
 
@@ -204,7 +200,7 @@ def _groups(
     for record in records:
         values = {key: record.settings[key] for key in grouping}
         values |= {name: record.setup.get(name, "") for name in setup}
-        found.setdefault(_json_of(values), (values, []))[1].append(record)
+        found.setdefault(as_json(values), (values, []))[1].append(record)
     return [
         Group(values, sorted(some, key=lambda one: (one.seed, one.name)))
         for values, some in found.values()

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from seedbed.config import Experiment, load_experiment
+from seedbed.config.keys import is_within
 from seedbed.config.load import dump_experiment, run_of
 from seedbed.config.yaml_text import dump_yaml
 from seedbed.runs.evaluations import read_evaluations
@@ -330,7 +331,7 @@ def _check_common(path: Path, changes: Sequence[Change], axes: Collection[str]) 
         for change in changes
         if change.key_class is not FREE
         and change.key != "seed"
-        and not any(f"{axis}.".startswith(f"{change.key}.") for axis in axes)
+        and not any(is_within(axis, change.key) for axis in axes)
     ]
     if refused:
         lines = [

@@ -2,15 +2,16 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
 from operator import attrgetter
 from typing import Any
 
 from pydantic import BaseModel
 
 from seedbed.config import Experiment
-from seedbed.config.keys import keys
-from seedbed.config.without_effect import without_effect
+from seedbed.config.keys import is_within, keys
+from seedbed.config.without_effect import reason_of, without_effect
 from seedbed.settings import FREE
 
 _DIGITS = 16
@@ -30,41 +31,43 @@ def digest(experiment: Experiment, axes: Collection[str] = ()) -> str:
         experiment: Settings of the run.
         axes: Keys that vary in the set, which count whatever their class.
     """
-    text = json.dumps(dict(differing(experiment, axes)), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+    return _digest(dict(differing(experiment, axes)))
 
 
 def defaults_digest() -> str:
     """Return a digest of all defaults, which tells whether stored digests still hold."""
-    defaults = {
-        key.path: plain(key.field.get_default(call_default_factory=True))
-        for key in keys()
-        if key.path not in _INSTALLED and not key.field.is_required()
-    }
-    text = json.dumps(defaults, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+    kept = {path: value for path, value in _defaults().items() if path not in _INSTALLED}
+    return _digest(kept)
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    return hashlib.sha256(as_json(values).encode()).hexdigest()[:_DIGITS]
 
 
 def differing(experiment: Experiment, axes: Collection[str] = ()) -> Iterator[tuple[str, Any]]:
     """Yield the settings of `digest`, with their values as plain data."""
-    useless = tuple(prefix for prefix, _ in without_effect(experiment))
+    useless = list(without_effect(experiment))
     for key in keys():
-        varies = any(_is_within(axis, key.path) or _is_within(key.path, axis) for axis in axes)
+        varies = any(is_within(axis, key.path) or is_within(key.path, axis) for axis in axes)
         if key.path in _NOT_OF_A_RUN or (
             not varies and (key.key_class is FREE or key.path in _INSTALLED)
         ):
             continue
-        if any(_is_within(key.path, prefix) for prefix in useless):
+        if reason_of(key.path, useless):
             continue
         value = plain(attrgetter(key.path)(experiment))
-        if key.field.is_required() or not same(
-            value, plain(key.field.get_default(call_default_factory=True))
-        ):
+        if key.field.is_required() or not same(value, _defaults()[key.path]):
             yield key.path, value
 
 
-def _is_within(path: str, section: str) -> bool:
-    return path == section or path.startswith(f"{section}.")
+@cache
+def _defaults() -> dict[str, Any]:
+    """Return today's defaults by key, as plain data."""
+    return {
+        key.path: plain(key.field.get_default(call_default_factory=True))
+        for key in keys()
+        if not key.field.is_required()
+    }
 
 
 def plain(value: Any) -> Any:
@@ -76,4 +79,9 @@ def plain(value: Any) -> Any:
 
 def same(one: Any, other: Any) -> bool:
     """Return whether values are the same setting: 1, 1.0 and true are three."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    return as_json(one) == as_json(other)
+
+
+def as_json(value: Any) -> str:
+    """Return the one text of plain data, whatever the order of its keys."""
+    return json.dumps(value, sort_keys=True)

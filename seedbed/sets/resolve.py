@@ -9,7 +9,7 @@ from typing import Any
 
 from seedbed.config import Experiment
 from seedbed.config.load import experiment_text, experiment_tree, put, validate
-from seedbed.config.without_effect import without_effect
+from seedbed.config.without_effect import reason_of, without_effect
 from seedbed.config.yaml_text import dump_yaml
 from seedbed.runs.resume import with_value
 from seedbed.runtime.exit_codes import ConfigError
@@ -203,18 +203,10 @@ def describe(values: Mapping[str, Any]) -> str:
 
 def _check_effect(runs: Sequence[Run], axes: Mapping[str, Any], source: str) -> Iterator[str]:
     """Yield a warning for each axis without effect in some runs; refuse one without any effect."""
+    reasons = [list(without_effect(run.experiment)) for run in runs]
     for key in axes:
-        reasons = [_reason(run.experiment, key) for run in runs]
-        found = [reason for reason in reasons if reason]
+        found = [reason for some in reasons if (reason := reason_of(key, some))]
         if len(found) == len(runs):
             raise ConfigError(f"{source}: axes: {key} has no effect: {found[0]}")
         if found:
             yield f"{key} has no effect in {len(found)} of {len(runs)} runs: {found[0]}"
-
-
-def _reason(experiment: Experiment, key: str) -> str:
-    """Return why a key has no effect in an experiment; empty where it has one."""
-    for prefix, reason in without_effect(experiment):
-        if f"{key}.".startswith(f"{prefix}."):
-            return reason
-    return ""
