@@ -31,6 +31,8 @@ MIN_UPDATES = 3
 WIDTHS = {1: "default", 2: "medium", 4: "large"}
 # Of the LSTM of IMPALA's agent, at each width.
 LSTM_UNITS = 256
+# That step no environments beside SEED's learner.
+LEARNER_CORES = 2
 TABLES = [
     Table(
         "SEED and IMPALA on {cores:g} cores: impala_deep with {lstm_units} LSTM units on Pong, "
@@ -78,12 +80,13 @@ def baseline(plan: Plan) -> dict[str, Any]:
     """
     cores = max(1, int(usable_cpus()))
     systems = {
-        "seed": ("learner", 1, 2, plan.environments),
+        "seed": ("learner", max(1, cores - LEARNER_CORES), 2, plan.environments),
         "grouped": ("actor", cores, 1, plan.environments),
         "single": ("actor", cores, 1, 1),
     }
     cases = []
-    for width in plan.pick((1, 2, 4), (1,)):
+    widths = [width for width, name in WIDTHS.items() if plan.model in (None, name)]
+    for width in plan.pick(widths, widths[:1]):
         sides = {
             name: partial(_measure, plan, count(), f"{name}-{width}", width, *system)
             for name, system in systems.items()

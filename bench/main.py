@@ -71,14 +71,14 @@ PARTS = {
     "start": Part(bench.start.start, bench.start.TABLES),
 }
 # Options of the parts.
-OPTIONS = ("runs", "cpu_watts", "peers")
+OPTIONS = ("runs", "cpu_watts", "peers", "backend", "model")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command."""
     parser.add_argument(
         "parts", nargs="*", metavar="PART",
-        help=f"what to measure: {', '.join(PARTS)} (default: all), or `accelerator` alone",
+        help=f"what to measure: {', '.join(PARTS)} (default: all), or `accelerator` [PART ...]",
     )  # fmt: skip
     parser.add_argument(
         "--cpu-watts", type=float, metavar="W",
@@ -87,6 +87,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--peers", type=Path, metavar="FOLDER",
         help="of `peers`: where tools/peers/install.sh has installed them (default peers)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--model", choices=bench.baseline.WIDTHS.values(),
+        help="of `baseline`: the network of this width alone (default: each)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--backend", choices=("tensorflow", "jax"),
+        help="of the learner (default: tensorflow; of `accelerator`: jax if there)",
     )  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the JSON goes instead")
     parser.add_argument("--runs", type=int, metavar="N", help="of each measurement (default 3)")
@@ -107,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
         is_accelerator = results.get("kind") == "accelerator"
         print(accelerator_markdown(results) if is_accelerator else markdown(results))
         return 0
-    if args.parts == ["accelerator"]:
+    if args.parts[:1] == ["accelerator"]:
         return accelerator.run(args)
     unknown = sorted(set(args.parts) - set(PARTS))
     if unknown:

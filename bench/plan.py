@@ -19,6 +19,8 @@ class Plan:
     def __init__(self, folder: Path, is_quick: bool, **options: Any) -> None:
         self.folder, self._is_quick, self._options = folder, is_quick, options
         self.runs = self.pick(3, 1, "runs")
+        self.backend = options.get("backend") or "tensorflow"
+        self.model: str | None = options.get("model")  # of `baseline`; None is every width
         # Of one side of a ratio, and before it.
         self.window_s, self.warm_up_s = self.pick((2.0, 0.5), (0.4, 0.1))
         # Of a training run, after its first updates.
@@ -52,6 +54,7 @@ name: bench
 environment: {{id: "{PONG}"}}
 actor: {{envs_per_group: {envs_per_group}, threads: {plan.actor_threads}}}
 learner:
+  backend: {plan.backend}
   batch_size: {plan.batch_size}
   unroll_length: {plan.unroll_length}
   watchdog_timeout_s: 100000

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measure the first hour on an accelerator in slices, where a machine is lent for minutes at a time.
 #
-#     tools/accelerator_session.sh FILE.json [--minutes 60] [more of `seedbed bench accelerator`]
+#     tools/accelerator_session.sh FILE.json [PART ...] [--minutes 60] [more of `seedbed bench accelerator`]
 #
 # Each slice is one call of at most SLICE_S (480) seconds, which resumes where the one before was cut
 # off. SLICES (all) is how many to run now: with SLICES=1 the command ends after one slice, with exit
@@ -22,7 +22,7 @@ for ((slice = 1; ; slice++)); do
   before=$(measured) code=0
   # SIGTERM lets it write and end its processes; 60 s later nothing is waited for.
   timeout --kill-after 60 "$slice_s" "$python" -m seedbed.cli.main bench accelerator \
-    --json "$file" "$@" || code=$?
+    "$@" --json "$file" || code=$?
   [[ $code -eq 124 || $code -eq 137 ]] || exit "$code"
   if [[ $(measured) == "$before" ]]; then
     echo "slice $slice measured nothing in $slice_s s: the next case takes longer; set SLICE_S" >&2

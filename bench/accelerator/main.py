@@ -8,13 +8,14 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from bench.accelerator.context import Context
 from bench.accelerator.nvidia import nvidia
 from bench.accelerator.parts import parts
 from bench.accelerator.report import markdown
-from bench.accelerator.session import Session
+from bench.accelerator.session import Part, Session
 from bench.accelerator.sizes import sizes_for
 from bench.machine import command, cpu_model, revision
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -34,7 +35,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--minutes", type=float, default=60.0, metavar="M",
         help="time of all parts together, over all calls with this --json FILE (default 60)",
     )  # fmt: skip
-    add("--backend", choices=("tensorflow", "jax"), help="of the learner (default: jax if there)")
     add(
         "--machine", dest="machine_type", metavar="TYPE",
         help="machine type in the price table, such as a3-highgpu-1g: prices a billion frames",
@@ -64,12 +64,22 @@ def run(args: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     context = Context(folder, session.results["backend"], sizes_for(args.minutes, args.quick))
     try:
-        session.measure(parts(context, args.minutes, args.quick))
+        session.measure(_chosen(parts(context, args.minutes, args.quick), args.parts[1:]))
     finally:
         context.end_child()
         print(markdown(session.results), file=sys.stderr)
         session.write()
     return 0
+
+
+def _chosen(every: list[Part], names: Sequence[str]) -> list[Part]:
+    known = [part.name for part in every]
+    if unknown := sorted(set(names) - set(known)):
+        raise SeedbedError(
+            ExitCode.USAGE,
+            f"bench accelerator has no part {', '.join(unknown)}: one of {', '.join(known)}",
+        )
+    return [part for part in every if not names or part.name in names]
 
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
