@@ -84,7 +84,7 @@ class ActorCriticAgent(OnPolicyAgent):
             **policy.behaviour,
         }
         self.model = ActorCriticModel(body, policy.parameters)
-        self.model(*body.zeros())
+        self.model(*body.symbols())
 
     @override
     def act(self, params: Params, inputs: ActInputs, state: Tensor, greedy: bool) -> ActOutputs:

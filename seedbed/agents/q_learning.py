@@ -73,7 +73,7 @@ class QLearningAgent(ReplayAgent):
         self._exploration = exploration_table(options.epsilon_levels)
         self.behaviour = {"chosen": ArraySpec((), "float32"), "best": ArraySpec((), "float32")}
         self.model = QModel(body, actions, options.dueling_units)
-        self.model(*body.zeros())
+        self.model(*body.symbols())
 
     @override
     def act(self, params: Params, inputs: ActInputs, state: Tensor, greedy: bool) -> ActOutputs:

@@ -54,7 +54,7 @@ class Body(keras.layers.Layer):
         self.state_size = 2 * lstm_units
         self.frame = frame
         self.batch_major = False
-        torso_features = int(torso(np.zeros((1, *stacked.shape), stacked.dtype)).shape[-1])
+        torso_features = int(torso(keras.KerasTensor((1, *stacked.shape), stacked.dtype)).shape[-1])
         self.features = lstm_units or torso_features
         self.core = None
         if lstm_units:
@@ -102,14 +102,17 @@ class Body(keras.layers.Layer):
         """
         return None if self.frame is None else valid_actions(observation, self.frame)
 
-    def zeros(self) -> tuple[Tensor, ...]:
-        """Return the arguments of a call, all zeros, with which an agent builds its model."""
+    def symbols(self) -> tuple[Tensor, ...]:
+        """Return the arguments of a call without values, with which an agent builds its model.
+
+        A call with values would compile each operation by itself.
+        """
         return (
-            ops.zeros((1, 1, *self.stacked.shape), self.stacked.dtype),
-            ops.zeros((1, 1, *self.action.array.shape), self.action.array.dtype),
-            ops.zeros((1, 1), "float32"),
-            ops.zeros((1, 1), "bool"),
-            ops.zeros((1, self.state_size), "float32"),
+            keras.KerasTensor((1, 1, *self.stacked.shape), self.stacked.dtype),
+            keras.KerasTensor((1, 1, *self.action.array.shape), self.action.array.dtype),
+            keras.KerasTensor((1, 1), "float32"),
+            keras.KerasTensor((1, 1), "bool"),
+            keras.KerasTensor((1, self.state_size), "float32"),
         )
 
     def call(

@@ -18,6 +18,7 @@ from seedbed.backends.protocol import Backend
 from seedbed.config import parse_experiment
 from seedbed.factory import build_agent
 from seedbed.gossip.parameters import ParameterLayout
+from seedbed.networks.body import Body
 from seedbed.networks.image import FirstConvolution
 from seedbed.networks.registry import make_body
 from seedbed.optimizers import build_optimizer
@@ -42,6 +43,10 @@ class OwnNetwork(keras.layers.Layer):
     def call(self, x: Any) -> Any:
         flat = ops.reshape(ops.cast(x, "float32"), (-1, np.prod(x.shape[1:])))
         return self.dense(flat) * self.scale
+
+
+def zeros(body: Body) -> list[Any]:
+    return [ops.zeros(symbol.shape, symbol.dtype) for symbol in body.symbols()]
 
 
 def agent_of(precision: str, agent: str = "vtrace", network: str = "impala_shallow") -> Any:
@@ -108,7 +113,7 @@ def test_what_is_kept_is_float32_and_gradients_are_near(agent_name: str, backend
         outputs, gradients = trainer.gradients(batch)
         assert ("priority" in outputs) == (agent_name == "r2d2")
         arrays = [*trainer.params(), *gradients, *outputs.values(), *agent.model.variables]
-        arrays += agent.model(*agent.body.zeros())
+        arrays += agent.model(*zeros(agent.body))
         assert {dtype_of(array) for array in arrays} == {"float32"}
         kept = {str(a.dtype) for a in trainer.state().values() if a.dtype.kind not in "iu"}
         assert kept == {"float32"}
@@ -174,7 +179,7 @@ def products(function: Callable[..., Any], *arguments: Any) -> Counter[tuple[str
 def test_bodies_multiply_in_bfloat16_and_the_first_convolution_adds_in_float32() -> None:
     agent, _ = agent_of("bfloat16", "r2d2")
     params = [ops.convert_to_tensor(v) for v in agent.model.trainable_variables]
-    arguments = [ops.convert_to_tensor(a) for a in agent.body.zeros()]
+    arguments = zeros(agent.body)
 
     def forward(params: Any, arguments: Any) -> Any:
         outputs, _ = agent.model.stateless_call(params, [], *arguments)
@@ -194,7 +199,7 @@ def test_bodies_multiply_in_bfloat16_and_the_first_convolution_adds_in_float32()
 def test_float32_has_nothing_of_it() -> None:
     agent, _ = agent_of("float32", "r2d2")
     params = [ops.convert_to_tensor(v) for v in agent.model.trainable_variables]
-    arguments = [ops.convert_to_tensor(a) for a in agent.body.zeros()]
+    arguments = zeros(agent.body)
     found = products(
         lambda params, arguments: agent.model.stateless_call(params, [], *arguments)[0],
         params, arguments,
@@ -286,5 +291,5 @@ def test_a_users_network_has_the_policy_and_float32_variables() -> None:
     body = agent.body
     assert body.torso.dtype_policy.name == body.torso.dense.dtype_policy.name == "mixed_bfloat16"
     assert {dtype_of(v) for v in agent.model.variables} == {"float32"}
-    features, state = body(*body.zeros())
+    features, state = body(*zeros(body))
     assert dtype_of(features) == dtype_of(state) == "float32"
