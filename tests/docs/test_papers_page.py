@@ -128,7 +128,7 @@ def test_what_a_plot_and_a_run_lack_of_galas_figures_is_said() -> None:
 
 
 def test_the_departure_of_galas_network_is_said() -> None:
-    networks = {load_experiment(f).learner.network for f in (ROOT / "experiments/gala").iterdir()}
+    networks = {load_experiment(ROOT / "experiments/atari-gala.yaml").learner.network}
     (row,) = [row for row in _rows() if row.paper == GALA and "network" in row.item]
     assert networks == {"nature_shallow"}
     assert "footnote" in row.item

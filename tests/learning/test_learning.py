@@ -21,20 +21,7 @@ BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
 
 CARTPOLE = ROOT / "experiments/cartpole-vtrace.yaml"
 # The networks and the agent of Pong, which takes too long for a test.
-CATCH = """
-name: catch
-environment: {id: "tests.support.catch:Catch"}
-actor: {envs_per_group: 32}
-learner:
-  network: impala_shallow
-  network_options: {standardize: true}
-  unroll_length: 5
-  batch_size: 16
-  optimizer: {name: rmsprop, learning_rate: 1.5e-3, epsilon: 1.0e-5, max_gradient_norm: 0.5}
-vtrace: {entropy_cost: 0.004}
-evaluation: {at_end: false}
-stop: {mean_return: 0.8, env_frames: 500000}
-"""
+CATCH = ROOT / "experiments/catch-vtrace.yaml"
 SIGNS = """
 name: signs
 environment: {id: "tests.support.signs:Signs", action_mask: true}
@@ -137,7 +124,7 @@ def test_two_hosts_learn_cartpole(tmp_path: Path) -> None:
 @pytest.mark.learning
 @pytest.mark.skipif(BACKEND == "jax", reason="takes JAX several minutes on two cores")
 def test_catch_is_learned_from_pixels(tmp_path: Path) -> None:
-    summary = train(written(tmp_path, CATCH), tmp_path / "run")
+    summary = train(CATCH, tmp_path / "run")
     assert str(summary["stop_reason"]).startswith("stop.mean_return"), summary
 
 

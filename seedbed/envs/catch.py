@@ -1,6 +1,4 @@
-"""Catch from pixels (bsuite's game, larger): a ball falls, a paddle moves below it."""
-
-from __future__ import annotations
+"""Catch (Osband et al. 2020, bsuite), from pixels: a ball falls, a paddle moves below it."""
 
 from typing import Any
 
@@ -13,13 +11,17 @@ CELLS = SIZE // CELL  # 21 rows and columns
 
 
 class Catch(gymnasium.Env[Any, Any]):
-    """Observation: [84, 84, 1] uint8. Actions: left, stay, right. Reward: 1 or -1 at the end."""
+    """An episode has 20 steps; its return is 1 where the paddle catches the ball, else -1.
+
+    Observation: the screen, [84, 84, 1] uint8. Actions: left, stay, right.
+    """
 
     def __init__(self) -> None:
         self.observation_space = Box(0, 255, (SIZE, SIZE, 1), np.uint8)
         self.action_space = Discrete(3)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Place ball and paddle."""
         super().reset(seed=seed)
         self.row = 0
         self.column = int(self.np_random.integers(CELLS))
@@ -27,6 +29,7 @@ class Catch(gymnasium.Env[Any, Any]):
         return self._see(), {}
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Move the paddle, and the ball down by one row."""
         self.paddle = int(np.clip(self.paddle + action - 1, 0, CELLS - 1))
         self.row += 1
         over = self.row == CELLS - 1
