@@ -136,9 +136,9 @@ def test_the_commands_of_profiling(shells: Shells) -> None:
     shells.environment["SHORT"] = "--set learner.metrics_port=18999 --set stop.mean_return=null"
     run = shells.start("seedbed train cartpole-vtrace --run-dir runs/profiled")
     try:
-        wait_for_updates(shells.folder / "runs/profiled/status.json", run)
+        learner = wait_for_updates(shells.folder / "runs/profiled/status.json", run)
         for command in words_of(ROOT / "docs/profiling.md"):
-            shells.run(command.replace("PID", str(run.pid)))
+            shells.run(command.replace("PID", str(learner)))
         run.send_signal(signal.SIGINT)
         assert run.wait(DEADLINE_S) == 0
     finally:
@@ -147,13 +147,15 @@ def test_the_commands_of_profiling(shells: Shells) -> None:
     assert list((shells.folder / "runs/profiled/profile").rglob("*.xplane.pb"))
 
 
-def wait_for_updates(status: Path, run: subprocess.Popen[str]) -> None:
-    """Wait until the file of the run tells of an update."""
+def wait_for_updates(status: Path, run: subprocess.Popen[str]) -> int:
+    """Wait until the file of the run tells of an update; return the learner's PID."""
     deadline = time.monotonic() + DEADLINE_S
     while not (status.exists() and json.loads(status.read_text())["counters"]["updates"]):
         assert run.poll() is None, run.stderr and run.stderr.read()[-2000:]
         assert time.monotonic() < deadline
         time.sleep(0.1)
+    pid: int = json.loads(status.read_text())["process"]["pid"]
+    return pid
 
 
 def test_ports_of_the_pages_are_free() -> None:
