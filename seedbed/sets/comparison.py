@@ -6,20 +6,14 @@ ranked by the frames to a score where runs end at one, and by their final evalua
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from seedbed.config.explain import settings_named
-from seedbed.config.keys import Key, keys
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.text import counted
-from seedbed.sets.identity import as_json
-from seedbed.sets.names import key_word
+from seedbed.sets.groups import Group, differing_settings, group_runs
 from seedbed.sets.records import Record
-from seedbed.sets.resolve import describe
 from seedbed.sets.statistics import (
     difference_p,
     holm,
@@ -28,34 +22,12 @@ from seedbed.sets.statistics import (
     median_time,
     times_p,
 )
-from seedbed.settings import FREE
 
 LEVEL = 0.05
 # By which the frames of final evaluations may differ from the horizon.
 _NEAR = 0.02
 _LOST = ("failed", "diverged")
-# What changes a score and not the training.
-_PROTOCOL = ("evaluation.episodes", "evaluation.policy")
-_NEVER = ("name", "seed")
 _ENVIRONMENT = "environment.id"
-
-
-@dataclass(frozen=True)
-class Group:
-    """Runs of one setting.
-
-    Attributes:
-        values: What tells the group from the others, by key.
-        records: Its runs, by seed.
-    """
-
-    values: Mapping[str, Any]
-    records: Sequence[Record]
-
-    @property
-    def label(self) -> str:
-        """The values in words."""
-        return describe({key_word(key): value for key, value in self.values.items()})
 
 
 def compare(
@@ -84,7 +56,7 @@ def compare(
     fresh = [record for record in records if record.confirms]
     result["confirmation"] = None
     if fresh and len(fresh) < len(records):
-        differing = _differing(fresh)
+        differing = differing_settings(fresh)
         found = _compare(fresh, [key for key in by if key in differing], score, at)
         result["confirmation"] = found
         if found["groups"][0][found["ranked_by"]] is not None:
@@ -100,23 +72,19 @@ def compare(
 def _compare(
     records: Sequence[Record], by: Sequence[str], score: float | None, at: float | None
 ) -> dict[str, Any]:
-    differing = _differing(records)
-    setup = _differing_setup(records)
-    _check_by(by, differing)
-    grouping = list(by) or [key for key, free in differing.items() if not free]
-    groups = _groups(records, grouping, () if by else setup)
-    notes = list(_notes(differing, setup, grouping, by))
+    found = group_runs(records, by)
+    notes = list(found.notes)
     target = score if score is not None else _common_target(records)
     horizon, refusal = _horizon(records, at)
     # After all others: a run that was lost never reaches the score.
     never = max(record.env_frames for record in records) + 1
-    rows = [_row(group, target, score is not None, horizon, never) for group in groups]
+    rows = [_row(group, target, score is not None, horizon, never) for group in found.groups]
     if refusal:
         notes.append(refusal)
     _balance(rows, notes)
     ranked_by = "to_score" if target is not None else "final"
     rows.sort(key=lambda row: _rank(row, ranked_by))
-    if _ENVIRONMENT in grouping:
+    if any(_ENVIRONMENT in group.values for group in found.groups):
         sentence = (
             "Returns of different environments do not compare: name runs of one of them; "
             "`seedbed suite table` has human-normalised scores of Atari."
@@ -126,10 +94,7 @@ def _compare(
         sentence = _sentence(rows, ranked_by, target)
     return {
         "runs": len(records),
-        "differs": {
-            "settings": {key: _values(records, key) for key in differing},
-            "setup": {name: sorted({r.setup.get(name, "") for r in records}) for name in setup},
-        },
+        "differs": {"settings": dict(found.settings), "setup": dict(found.setup)},
         "score": target,
         "horizon": horizon,
         "ranked_by": ranked_by,
@@ -137,86 +102,6 @@ def _compare(
         "notes": notes,
         "sentence": sentence,
     }
-
-
-def differing_settings(records: Sequence[Record]) -> list[str]:
-    """Return the keys of the settings that differ between runs, in the order of the reference."""
-    return list(_differing(records))
-
-
-def keys_named(words: Iterable[str]) -> list[str]:
-    """Return keys by their paths or their last parts, such as `learning_rate`.
-
-    Raises:
-        SeedbedError: USAGE, a word names no key, or several.
-    """
-    known = {key.path for key in keys()}
-    found = []
-    for word in words:
-        named = [word] if word in known else settings_named(word)
-        if len(named) != 1:
-            meant = f": did you mean {' or '.join(named)}?" if named else ""
-            raise SeedbedError(ExitCode.USAGE, f"--by {word}: no such key{meant}")
-        found += named
-    return found
-
-
-def _differing(records: Sequence[Record]) -> dict[str, bool]:
-    """Return the keys that differ, and whether they change nothing that is measured."""
-    return {
-        key.path: _is_free(key)
-        for key in keys()
-        if key.path not in _NEVER
-        and not key.path.startswith(("logging.", "cost."))
-        and len({as_json(record.settings[key.path]) for record in records}) > 1
-    }
-
-
-def _is_free(key: Key) -> bool:
-    return key.key_class is FREE and key.path not in _PROTOCOL
-
-
-def _differing_setup(records: Sequence[Record]) -> list[str]:
-    names = dict.fromkeys(name for record in records for name in record.setup)
-    return [name for name in names if len({record.setup.get(name) for record in records}) > 1]
-
-
-def _values(records: Iterable[Record], key: str) -> list[Any]:
-    found = {as_json(record.settings[key]): record.settings[key] for record in records}
-    return list(found.values())
-
-
-def _check_by(by: Sequence[str], differing: Mapping[str, bool]) -> None:
-    for key in by:
-        if key not in differing:
-            some = f"; these do: {', '.join(differing)}" if differing else ""
-            raise SeedbedError(ExitCode.USAGE, f"--by {key}: no two runs differ in it{some}")
-
-
-def _groups(
-    records: Sequence[Record], grouping: Sequence[str], setup: Sequence[str]
-) -> list[Group]:
-    found: dict[str, tuple[dict[str, Any], list[Record]]] = {}
-    for record in records:
-        values = {key: record.settings[key] for key in grouping}
-        values |= {name: record.setup.get(name, "") for name in setup}
-        found.setdefault(as_json(values), (values, []))[1].append(record)
-    return [
-        Group(values, sorted(some, key=lambda one: (one.seed, one.name)))
-        for values, some in found.values()
-    ]
-
-
-def _notes(
-    differing: Mapping[str, bool], setup: Sequence[str], grouping: Sequence[str], by: Sequence[str]
-) -> Iterable[str]:
-    pooled = [*(key for key in differing if key not in grouping), *(setup if by else ())]
-    if pooled and by:
-        yield f"pooled, though they differ: {', '.join(pooled)}"
-    elif pooled:
-        yield f"differ too, and change nothing that is learned: {', '.join(pooled)}"
-    if setup and not by:
-        yield f"runs of another {' or '.join(setup)} are groups of their own; --by KEY pools them"
 
 
 def _common_target(records: Sequence[Record]) -> float | None:

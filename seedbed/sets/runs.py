@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from seedbed.runs.found import runs_below
 from seedbed.sets.code import code_names
-from seedbed.sets.comparison import compare, differing_settings, keys_named
+from seedbed.sets.comparison import compare
 from seedbed.sets.folder import confirming
+from seedbed.sets.groups import differing_settings, keys_named
 from seedbed.sets.records import Record, read_record
 
 
