@@ -84,7 +84,7 @@ def _compare(
     _balance(rows, notes)
     ranked_by = "to_score" if target is not None else "final"
     rows.sort(key=lambda row: _rank(row, ranked_by))
-    if any(_ENVIRONMENT in group.values for group in found.groups):
+    if _ENVIRONMENT in found.settings:
         sentence = (
             "Returns of different environments do not compare: name runs of one of them; "
             "`seedbed suite table` has human-normalised scores of Atari."
