@@ -14,8 +14,13 @@ from seedbed.runtime.formats import (
     significant,
 )
 from seedbed.sets.resolve import describe_some
+from seedbed.sets.statistics import LEAST_RESAMPLED
 
 _MOST_VALUES = 8
+_MORE = (
+    *("setting", "median final", "IQM", "95 %", "best 3", "area", "95 %", "IQM of areas"),
+    "best 3 areas",
+)
 
 
 def page(result: Mapping[str, Any], markdown: bool) -> str:
@@ -35,9 +40,15 @@ def page(result: Mapping[str, Any], markdown: bool) -> str:
 
 
 def _table(result: Mapping[str, Any], markdown: bool) -> str:
-    rows = [_head(result), *(_cells(group, result) for group in result["groups"])]
-    rows = _without_empty(rows)
-    return _markdown(rows) if markdown else columns(rows, "<" + ">" * (len(rows[0]) - 1))
+    groups = result["groups"]
+    tables = [[_head(result), *(_cells(group, result) for group in groups)]]
+    if any(group["final"] for group in groups):
+        tables.append([_MORE, *map(_more_cells, groups)])
+    blocks = []
+    for rows in map(_without_empty, tables):
+        align = "<" + ">" * (len(rows[0]) - 1)
+        blocks.append(_markdown(rows) if markdown else columns(rows, align))
+    return "\n\n".join(blocks)
 
 
 def _differences(result: Mapping[str, Any]) -> Iterator[str]:
@@ -54,14 +65,19 @@ def _head(result: Mapping[str, Any]) -> tuple[str, ...]:
     at = f" at {si_number(result['horizon'])}" if result["horizon"] else ""
     to = f"frames to {result['score']:g}" if result["score"] is not None else ""
     return (
-        *("setting", "seeds", "lost", "reached", to, f"final{at}", "95 %", "median", "best 3"),
-        *("frames", "time", "cost", "best is better", "p"),
+        *("setting", "seeds", "lost", "reached", to, f"final{at}", "95 %", "best checkpoint"),
+        *(_best_of_head(result), "frames", "time", "cost", "best is better", "p"),
     )
+
+
+def _best_of_head(result: Mapping[str, Any]) -> str:
+    draws = [group["best_of"]["draws"] for group in result["groups"] if group["best_of"]]
+    return f"best of {draws[0]}" if draws else ""
 
 
 def _cells(group: Mapping[str, Any], result: Mapping[str, Any]) -> tuple[str, ...]:
     final, times, beside = group["final"], group["to_score"], group.get("worse_than_best")
-    interval = final and final["interval"]
+    checkpoint, best_of = group["best_checkpoint"], group["best_of"]
     several = len(result["groups"]) > 1
     seeds = len(group["runs"])
     finished = group["states"].get("finished", 0)
@@ -72,15 +88,37 @@ def _cells(group: Mapping[str, Any], result: Mapping[str, Any]) -> tuple[str, ..
         f"{times['reached']} of {times['of']}" if times else "",
         (si_number(times["median"]) if times["median"] is not None else NOTHING) if times else "",
         f"{significant(final['mean'])}{'*' * bool(group['lost'])}" if final else "",
-        f"[{significant(interval[0])}, {significant(interval[1])}]" if interval else "",
-        significant(final["median"]) if final else "",
-        significant(final["best_3"]) if final and final["best_3"] is not None else "",
+        _interval(final, "interval"),
+        significant(checkpoint["mean"]) if checkpoint else "",
+        significant(best_of["score"]) if best_of else "",
         si_number(group["env_frames"]),
         duration(group["seconds"]),
         money(group["dollars"]),
         percent(beside["probability"]) if beside else "" if not several else NOTHING,
         _p(beside) if several else "",
     )
+
+
+def _more_cells(group: Mapping[str, Any]) -> tuple[str, ...]:
+    final, area = group["final"], group["area"]
+    return (
+        group["label"],
+        significant(final["median"]) if final else "",
+        significant(final["iqm"]) if final else "",
+        _interval(final, "iqm_interval"),
+        significant(final["best_3"]) if final and final["best_3"] is not None else "",
+        significant(area["mean"]) if area else "",
+        _interval(area, "interval"),
+        significant(area["iqm"]) if area else "",
+        significant(area["best_3"]) if area and area["best_3"] is not None else "",
+    )
+
+
+def _interval(found: Mapping[str, Any] | None, name: str) -> str:
+    if not found or not found[name]:
+        return ""
+    low, high = found[name]
+    return f"[{significant(low)}, {significant(high)}]"
 
 
 def _p(beside: Mapping[str, Any] | None) -> str:
@@ -106,7 +144,22 @@ def _definitions(result: Mapping[str, Any]) -> Iterator[str]:
     if result["horizon"]:
         yield (
             f"final: mean return of the evaluation at {result['horizon']:,.0f} frames; mean over "
-            "seeds; 95 %: Student's t, from three seeds on."
+            "seeds; 95 %: Student's t, from three seeds on; of the IQM, the mean without the "
+            f"lowest and the highest quarter, a bootstrap over seeds, from {LEAST_RESAMPLED} on."
+        )
+        yield (
+            "best checkpoint: the highest evaluation of each seed until then, lucky as a best is; "
+            "best 3: mean of the best three seeds."
+        )
+    if result["areas_from"]:
+        yield (
+            f"area: mean of the curve of evaluations from {result['areas_from']:,.0f} frames to "
+            "that time, linear between them."
+        )
+    if best_of := _best_of_head(result):
+        yield (
+            f"{best_of}: expected final of the best of so many settings of a group (Dodge et al. "
+            "2019); one with a lost run counts as the lowest."
         )
     if result["score"] is not None:
         yield (

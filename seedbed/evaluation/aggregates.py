@@ -49,11 +49,17 @@ def aggregate(scores: Mapping[str, Sequence[float]]) -> Aggregates:
     return Aggregates(*map(float, _statistics(*map(np.asarray, scores.values()))))
 
 
-def intervals(scores: Mapping[str, Sequence[float]]) -> tuple[Interval, Interval, Interval] | None:
+def intervals(
+    scores: Mapping[str, Sequence[float]], resamples: int = RESAMPLES
+) -> tuple[Interval, Interval, Interval] | None:
     """Return the intervals of median, mean and IQM by a stratified bootstrap.
 
     The runs of each game are drawn again with replacement, apart from those of other games; the
     bounds are percentiles. The games are not drawn: they are the benchmark.
+
+    Args:
+        scores: For each game the scores of its runs.
+        resamples: Number of draws.
 
     Returns:
         None where a game has one run, which says nothing of its spread.
@@ -68,7 +74,7 @@ def intervals(scores: Mapping[str, Sequence[float]]) -> tuple[Interval, Interval
     found = bootstrap(
         tuple(np.asarray(runs, np.float64) for runs in scores.values()),
         _statistics,
-        n_resamples=RESAMPLES,
+        n_resamples=resamples,
         batch=_BATCH,
         vectorized=True,
         confidence_level=CONFIDENCE,

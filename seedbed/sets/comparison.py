@@ -6,28 +6,37 @@ ranked by the frames to a score where runs end at one, and by their final evalua
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from seedbed.runtime.text import counted
-from seedbed.sets.groups import Group, differing_settings, group_runs
+from seedbed.sets.groups import Group, differing_settings, group_runs, setting_words
 from seedbed.sets.records import Record
+from seedbed.sets.scores import Horizon, area, best_checkpoint, common_horizon, final
 from seedbed.sets.statistics import (
     difference_p,
+    expected_best,
     holm,
     improvement,
-    mean_interval,
     median_time,
+    summary,
     times_p,
 )
 
 LEVEL = 0.05
-# By which the frames of final evaluations may differ from the horizon.
-_NEAR = 0.02
 _LOST = ("failed", "diverged")
 _ENVIRONMENT = "environment.id"
+# What a group has of each measure, and where its runs have theirs.
+_MEASURES = {
+    "final": "finals",
+    "area": "areas",
+    "best_checkpoint": "best_checkpoints",
+    "to_score": "times",
+}
+# Of a run: its seed, its settings within the group, and how many such runs are before it.
+_Unit = tuple[int, str, int]
 
 
 def compare(
@@ -64,7 +73,7 @@ def compare(
             return result
     best, *others = result["groups"]
     if others and best[result["ranked_by"]] is not None and "worse_than_best" in others[0]:
-        count = len(result["groups"])
+        count = sum(group["settings"] for group in result["groups"])
         result["sentence"] += f" Not confirmed: it is the best of {count}, on its own seeds."
     return result
 
@@ -75,13 +84,16 @@ def _compare(
     found = group_runs(records, by)
     notes = list(found.notes)
     target = score if score is not None else _common_target(records)
-    horizon, refusal = _horizon(records, at)
+    horizon = common_horizon(records, at)
     # After all others: a run that was lost never reaches the score.
     never = max(record.env_frames for record in records) + 1
-    rows = [_row(group, target, score is not None, horizon, never) for group in found.groups]
-    if refusal:
-        notes.append(refusal)
+    rows = [
+        _row(group, found.searched, target, score is not None, horizon, never)
+        for group in found.groups
+    ]
+    notes += horizon.refusals
     _balance(rows, notes)
+    _best_of(rows, notes)
     ranked_by = "to_score" if target is not None else "final"
     rows.sort(key=lambda row: _rank(row, ranked_by))
     if _ENVIRONMENT in found.settings:
@@ -96,7 +108,8 @@ def _compare(
         "runs": len(records),
         "differs": {"settings": dict(found.settings), "setup": dict(found.setup)},
         "score": target,
-        "horizon": horizon,
+        "horizon": horizon.env_frames,
+        "areas_from": horizon.begin,
         "ranked_by": ranked_by,
         "groups": rows,
         "notes": notes,
@@ -112,75 +125,90 @@ def _common_target(records: Sequence[Record]) -> float | None:
     return float(targets.pop()) if len(targets) == 1 and None not in targets else None
 
 
-def _horizon(records: Sequence[Record], at: float | None) -> tuple[float | None, str]:
-    """Return the frames at which finals are compared, and why there are none."""
-    finished = [r for r in records if r.state == "finished"]
-    if not finished:
-        return None, "no run is finished: there are no finals"
-    early = [r for r in finished if r.stop_reason.startswith("stop.mean_return")]
-    if at is None and early:
-        return None, (
-            f"{len(early)} of {counted(len(finished), 'finished run')} ended at a score: finals of "
-            "runs of different lengths say nothing, so there are none (--at FRAMES takes "
-            "evaluations of that time)"
-        )
-    last = [r.evaluations[-1].env_frames if r.evaluations else math.nan for r in finished]
-    if at is None and any(map(math.isnan, last)):
-        missing = finished[next(i for i, one in enumerate(last) if math.isnan(one))]
-        return None, f"{missing.name} was never evaluated: there are no finals"
-    horizon = at if at is not None else min(last)
-    for record in finished:
-        if _final_of(record, horizon) is None:
-            return None, (
-                f"{record.name} has no evaluation at {horizon:,.0f} frames, where others have one: "
-                "there are no finals (--at FRAMES takes another time)"
-            )
-    return horizon, ""
-
-
-def _final_of(record: Record, horizon: float) -> float | None:
-    """Return the mean of the evaluation nearest to the horizon; None without one near it."""
-    near = [
-        (abs(one.env_frames - horizon), one.mean)
-        for one in record.evaluations
-        if abs(one.env_frames - horizon) <= _NEAR * horizon
-    ]
-    return min(near)[1] if near else None
-
-
 def _row(
     group: Group,
+    searched: Sequence[str],
     target: float | None,
     by_evaluations: bool,
-    horizon: float | None,
+    horizon: Horizon,
     never: float,
 ) -> dict[str, Any]:
     states = Counter(record.state for record in group.records)
-    lost = sum(states[state] for state in _LOST)
+    units = _units(group.records, searched)
+    finished = {unit: record for unit, record in units.items() if record.state == "finished"}
     row: dict[str, Any] = {
         "label": group.label,
         "values": dict(group.values),
         "runs": [record.name for record in group.records],
         "states": dict(states),
-        "lost": lost,
+        "lost": sum(states[state] for state in _LOST),
+        "settings": len({settings for _, settings, _ in units}),
         "env_frames": sum(record.env_frames for record in group.records),
         "seconds": sum(record.seconds for record in group.records),
         "dollars": sum(record.dollars for record in group.records),
-        "seeds": {},
-        "times": {},
-        "final": None,
-        "to_score": None,
+        **{of: {} for of in _MEASURES.values()},
+        **dict.fromkeys(_MEASURES),
+        "best_of": None,
     }
-    finished = [record for record in group.records if record.state == "finished"]
-    if horizon is not None:
-        row["seeds"] = {r.seed: _final_of(r, horizon) for r in finished}
+    if (at := horizon.env_frames) is not None:
+        row["finals"] = {unit: final(one, at) for unit, one in finished.items()}
+        row["best_checkpoints"] = {unit: best_checkpoint(r, at) for unit, r in finished.items()}
+        if (begin := horizon.begin) is not None:
+            row["areas"] = {unit: area(one, begin, at) for unit, one in finished.items()}
     if target is not None:
-        watched = [r for r in group.records if r.state in ("finished", *_LOST)]
         row["times"] = {
-            r.seed: (never, False) if r.state in _LOST else _time_of(r, target, by_evaluations)
-            for r in watched
+            unit: (never, False) if r.state in _LOST else _time_of(r, target, by_evaluations)
+            for unit, r in units.items()
+            if r.state in ("finished", *_LOST)
         }
+    row["draws"] = _draws(units, row["finals"])
     return row
+
+
+def _units(records: Sequence[Record], searched: Sequence[str]) -> dict[_Unit, Record]:
+    """Return the runs by what they may have in common with one of another group."""
+    found: dict[_Unit, Record] = {}
+    times = Counter[tuple[int, str]]()
+    for record in records:
+        settings = setting_words({key: record.settings[key] for key in searched})
+        found[record.seed, settings, times[record.seed, settings]] = record
+        times[record.seed, settings] += 1
+    return found
+
+
+def _draws(units: Mapping[_Unit, Record], finals: Mapping[_Unit, float]) -> list[float]:
+    """Return the score of each setting of a group: its mean, or the lowest of all if it lost a run.
+
+    A setting without a run that is finished or lost is not drawn yet.
+    """
+    scores: dict[str, list[float]] = {}
+    lost = set()
+    for unit, record in units.items():
+        if record.state in _LOST:
+            lost.add(unit[1])
+        elif unit in finals:
+            scores.setdefault(unit[1], []).append(finals[unit])
+    means = {setting: float(np.mean(some)) for setting, some in scores.items()}
+    lowest = min(means.values(), default=0.0)
+    drawn = dict.fromkeys(means) | dict.fromkeys(lost)
+    return [lowest if one in lost else means[one] for one in drawn] if means else []
+
+
+def _best_of(rows: Sequence[dict[str, Any]], notes: list[str]) -> None:
+    """Fill in the expected best setting of each group, of as many draws as the smallest has."""
+    counts = [len(row["draws"]) for row in rows if row["draws"]]
+    if max(counts, default=1) == 1:
+        return
+    draws = min(counts)
+    for row in rows:
+        if row["draws"]:
+            best = expected_best(row["draws"], draws)
+            row["best_of"] = {"draws": draws, "of": len(row["draws"]), "score": best}
+    if max(counts) > draws:
+        notes.append(
+            f"groups have {', '.join(map(str, counts))} settings, and the best of more is luckier: "
+            f"their bests are compared at {counted(draws, 'draw')} of each"
+        )
 
 
 def _time_of(record: Record, target: float, by_evaluations: bool) -> tuple[float, bool]:
@@ -193,30 +221,29 @@ def _time_of(record: Record, target: float, by_evaluations: bool) -> tuple[float
 
 def _balance(rows: Sequence[dict[str, Any]], notes: list[str]) -> None:
     """Fill in the statistics, over the seeds that all groups have where these differ."""
-    for of, name in (("seeds", "final"), ("times", "to_score")):
+    for name, of in _MEASURES.items():
         sets = [set(row[of]) for row in rows if row[of]]
         common = set.intersection(*sets) if sets else set()
         if any(one != common for one in sets) and common:
-            words = ", ".join(map(str, sorted(common)))
-            notes.append(f"{name.replace('_', ' ')}: over the seeds that all groups have: {words}")
+            notes.append(f"{name.replace('_', ' ')}: over {_in_common(common)}")
         for row in rows:
-            kept = [row[of][seed] for seed in sorted(common or row[of]) if seed in row[of]]
+            kept = [row[of][unit] for unit in sorted(common or row[of]) if unit in row[of]]
             if kept:
-                row[name] = _finals(kept) if name == "final" else _times(kept)
+                row[name] = _times(kept) if name == "to_score" else summary(kept)
     for row in rows:
-        row["seeds"] = {str(seed): value for seed, value in row["seeds"].items()}
-        row["times"] = {str(seed): list(value) for seed, value in row["times"].items()}
+        for of in _MEASURES.values():
+            row[of] = {_unit_words(unit): value for unit, value in row[of].items()}
 
 
-def _finals(scores: list[float]) -> dict[str, Any]:
-    interval = mean_interval(scores)
-    return {
-        "scores": scores,
-        "mean": float(np.mean(scores)),
-        "interval": list(interval) if interval is not None else None,
-        "median": float(np.median(scores)),
-        "best_3": float(np.mean(sorted(scores)[-3:])) if len(scores) >= 3 else None,
-    }
+def _in_common(units: Collection[_Unit]) -> str:
+    if any(settings for _, settings, _ in units):
+        return f"the {counted(len(units), 'run')} whose settings and seeds all groups have"
+    return f"the seeds that all groups have: {', '.join(str(seed) for seed, *_ in sorted(units))}"
+
+
+def _unit_words(unit: _Unit) -> str:
+    seed, settings, times = unit
+    return ", ".join([str(seed), *filter(None, [settings]), *(f"again {times}",) * (times > 0)])
 
 
 def _times(times: list[tuple[float, bool]]) -> dict[str, Any]:

@@ -33,13 +33,7 @@ class Group:
     @property
     def label(self) -> str:
         """The values in words."""
-        words = [key_word(key) for key in self.values]
-        return describe(
-            {
-                word if words.count(word) == 1 else key: value
-                for word, (key, value) in zip(words, self.values.items(), strict=True)
-            }
-        )
+        return setting_words(self.values) or "no axis"
 
 
 @dataclass(frozen=True)
@@ -50,14 +44,14 @@ class Grouping:
         settings: Values of each setting that differs, by key.
         setup: Values of what else differs, such as the commit.
         groups: The groups, in the order of their first runs.
-        pooled: Settings and setup in which the runs of a group differ.
+        searched: Settings in which runs of a group differ and which change what is measured.
         notes: What a reader has to know of the groups.
     """
 
     settings: Mapping[str, Sequence[Any]]
     setup: Mapping[str, Sequence[str]]
     groups: Sequence[Group]
-    pooled: Sequence[str]
+    searched: Sequence[str]
     notes: Sequence[str]
 
 
@@ -84,19 +78,29 @@ def group_runs(records: Sequence[Record], by: Sequence[str] = ()) -> Grouping:
         if len(found := {record.setup.get(name, "") for record in records}) > 1
     }
     grouping = list(by) or [key for key, free in differing.items() if not free]
-    free = [key for key in differing if key not in grouping]
-    pooled = [*free, *setup] if by else []
+    left = [key for key in differing if key not in grouping]
+    searched = [key for key in left if not differing[key]]
     notes = []
-    if pooled:
-        notes.append(f"pooled, though they differ: {', '.join(pooled)}")
-    elif free:
-        notes.append(f"differ too, and change nothing that is learned: {', '.join(free)}")
+    if by and (left or setup):
+        notes.append(f"pooled, though they differ: {', '.join([*left, *setup])}")
+    elif left:
+        notes.append(f"differ too, and change nothing that is learned: {', '.join(left)}")
     if setup and not by:
         apart = " or ".join(setup)
         notes.append(f"runs of another {apart} are groups of their own; --by KEY pools them")
     groups = _groups(records, grouping, () if by else tuple(setup))
     settings = {key: _values(records, key) for key in differing}
-    return Grouping(settings, setup, groups, pooled, notes)
+    return Grouping(settings, setup, groups, searched, notes)
+
+
+def setting_words(values: Mapping[str, Any]) -> str:
+    """Return values of settings in words, by the last parts of their keys where these suffice."""
+    words = [key_word(key) for key in values]
+    named = {
+        word if words.count(word) == 1 else key: value
+        for word, (key, value) in zip(words, values.items(), strict=True)
+    }
+    return describe(named) if named else ""
 
 
 def differing_settings(records: Sequence[Record]) -> list[str]:

@@ -4,13 +4,18 @@ Intervals hold the true value 95 times of 100. Fewer than three seeds have none:
 is no estimate. SciPy has the distributions.
 """
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from seedbed.evaluation.aggregates import CONFIDENCE, Array, Interval
+from seedbed.evaluation.aggregates import CONFIDENCE, Array, Interval, aggregate, intervals
 
 LEAST_SEEDS = 3
+# Of fewer, the bootstrap's interval of the IQM holds the true value less than 90 times of 100.
+LEAST_RESAMPLED = 6
+_RESAMPLES = 10_000
 _SPLITS = 10_000  # five seeds against five have 252
 
 
@@ -45,6 +50,47 @@ def half_widths(scores: Array) -> Array:
 
     error = scores.std(axis=0, ddof=1) / count**0.5
     return np.asarray(t.ppf((1 + CONFIDENCE) / 2, count - 1) * error)
+
+
+def summary(scores: Sequence[float]) -> dict[str, Any]:
+    """Return what some seeds tell of a setting; None where there are too few of them.
+
+    The IQM's interval is that of the percentile bootstrap over seeds (Agarwal et al. 2021), and
+    `best_3` the mean of the best three seeds (Assran et al. 2019, Figure 1).
+
+    Args:
+        scores: One of each seed, at least one.
+
+    Raises:
+        ImportError: SciPy is not installed.
+    """
+    game = {"": scores}
+    bounds = intervals(game, _RESAMPLES) if len(scores) >= LEAST_RESAMPLED else None
+    interval = mean_interval(scores)
+    return {
+        "scores": list(scores),
+        "mean": float(np.mean(scores)),
+        "interval": list(interval) if interval is not None else None,
+        "median": float(np.median(scores)),
+        "iqm": aggregate(game).iqm,
+        "iqm_interval": list(bounds[2]) if bounds is not None else None,
+        "best_3": float(np.mean(sorted(scores)[-3:])) if len(scores) >= LEAST_SEEDS else None,
+    }
+
+
+def expected_best(scores: Sequence[float], draws: int) -> float:
+    """Return the mean of the best of `draws` scores, over all ways to choose so many of them.
+
+    Dodge et al. 2019 (arXiv:1909.03004) draw with replacement, which makes the best of all too
+    small; without it the estimate has no bias (Tang et al. 2020, arXiv:2004.13705).
+
+    Args:
+        scores: At least `draws` of them.
+        draws: Number of draws.
+    """
+    ways = [math.comb(at, draws - 1) for at in range(len(scores))]
+    total = sum(way * score for way, score in zip(ways, sorted(scores), strict=True))
+    return total / math.comb(len(scores), draws)
 
 
 def difference_p(one: Sequence[float], other: Sequence[float]) -> float | None:
