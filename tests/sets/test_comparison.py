@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import shutil
 import time
@@ -176,6 +177,54 @@ def test_finals_need_a_common_horizon(tmp_path: Path, capsys: pytest.CaptureFixt
     record(tmp_path, "b-s4", f"{LR}=1e-2", seed=4, scores={700: 5})
     (note,) = compared(capsys, tmp_path)["notes"]
     assert "a-s1 has no evaluation at 700 frames" in note
+
+
+def test_a_late_fall_shows_in_the_final_and_the_best_stands_beside(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed in (1, 2, 3):
+        scores = {200: 10.0, 600: 90 + seed, 1000: 40 + seed, 1500: 999}
+        record(tmp_path, f"a-s{seed}", f"{LR}=1e-3", seed=seed, scores=scores)
+        record(tmp_path, f"b-s{seed}", f"{LR}=1e-2", seed=seed, scores={400: 50, 1010: 60 + seed})
+    found = compared(capsys, tmp_path)
+    other, falls = found["groups"]
+    assert (falls["final"]["mean"], falls["best_checkpoint"]["mean"]) == (42, 92)
+    assert other["final"]["mean"] == 62
+    assert found["areas_from"] == 400
+    # Seed 2: from (10 + 92) / 2 at 400 frames over 92 at 600 to 42 at 1,000, a line to 999 at
+    # 1,500: 42 + 957 / 50 at 1,010.
+    until = [(51 + 92) / 2 * 200, (92 + 42) / 2 * 400, (42 + 42 + 957 / 50) / 2 * 10]
+    assert falls["areas"]["2"] == pytest.approx(sum(until) / 610)
+    assert other["area"]["mean"] == pytest.approx((50 + 62) / 2)
+    text = page(capsys, tmp_path)
+    assert "best checkpoint" in text.split("\n\n")[1]
+    assert "final: mean return of the evaluation at 1,010 frames" in text
+    assert max(map(len, text.split("\n\n")[2].splitlines())) <= 120
+
+
+def test_bests_of_unlike_searches_are_compared_at_as_many_draws(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    finals = np.random.default_rng(0).normal(100, 10, 24)
+    for draw in range(24):
+        for size in (8, 16) if draw < 3 else (8,):
+            name, rate = f"bs{size}-{draw}", f"{LR}={1e-4 * (draw + 1):.4f}"
+            record(tmp_path, name, rate, f"{SIZE}={size}", scores={1000: float(finals[draw])})
+    found = compared(capsys, tmp_path, "--by", SIZE)
+    by_size = {row["values"][SIZE]: row for row in found["groups"]}
+    three = [max(some) for some in itertools.combinations(finals, 3)]
+    assert by_size[8]["best_of"]["score"] == pytest.approx(np.mean(three))
+    assert by_size[16]["best_of"] == {"draws": 3, "of": 3, "score": max(finals[:3])}
+    assert len(by_size[8]["finals"]) == 24, "each draw of one seed counts"
+    assert by_size[8]["final"]["mean"] == by_size[16]["final"]["mean"], "over the common draws"
+    assert by_size[8]["env_frames"] == 24_000, "of the whole search"
+    assert any("compared at 3 draws of each" in note for note in found["notes"])
+    assert "it is the best of 27" in found["sentence"]
+    assert "best of 3" in page(capsys, tmp_path, "--by", SIZE).split("\n\n")[1]
+    record(tmp_path, "bs16-3", f"{LR}=0.5", f"{SIZE}=16", code=ExitCode.DIVERGED)
+    for row in compared(capsys, tmp_path, "--by", SIZE)["groups"]:
+        if row["values"] == {SIZE: 16}:
+            assert sorted(row["draws"]) == sorted([*finals[:3], min(finals[:3])])
 
 
 def test_what_differs_besides_settings_separates_groups(

@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 
 from seedbed.sets.statistics import (
+    LEAST_RESAMPLED,
     difference_p,
+    expected_best,
     holm,
     improvement,
     mean_interval,
     median_time,
+    summary,
     times_p,
 )
 
@@ -133,3 +136,39 @@ def test_times_are_compared_by_all_permutations() -> None:
     assert times_p([(5.0, False)] * 3, [(5.0, False)] * 3) == 1.0
     same = list(itertools.chain(one, one))
     assert times_p(same[:4], same[4:]) == pytest.approx(1.0)
+
+
+def test_a_summary_is_its_definitions() -> None:
+    scores = [5.0, 1.0, 9.0, 3.0, 7.0, 100.0, 2.0, 4.0]
+    found = summary(scores)
+    assert found["mean"] == pytest.approx(131 / 8)
+    assert found["median"] == 4.5
+    assert found["iqm"] == pytest.approx((3 + 4 + 5 + 7) / 4)
+    assert found["best_3"] == pytest.approx((100 + 9 + 7) / 3)
+    draws = np.sort(np.random.default_rng(5).choice(scores, (20_000, 8)), axis=1)
+    low, high = np.percentile(draws[:, 2:6].mean(axis=1), [2.5, 97.5])
+    assert found["iqm_interval"] == pytest.approx([low, high], rel=0.03)
+    few = summary(scores[: LEAST_RESAMPLED - 1])
+    assert few["iqm_interval"] is None
+    assert (summary([1.0, 2.0])["interval"], summary([1.0, 2.0])["best_3"]) == (None, None)
+
+
+@pytest.mark.slow
+def test_the_interval_of_an_iqm_holds_the_truth_nine_times_of_ten() -> None:
+    draws = np.random.default_rng(4).normal(7, 3, (SETS, LEAST_RESAMPLED))
+    found = [summary(list(row))["iqm_interval"] for row in draws]
+    assert sum(low <= 7 <= high for low, high in found) >= 0.9 * SETS
+
+
+def test_the_expected_best_is_the_mean_over_all_choices() -> None:
+    scores = [3.0, 9.0, 1.0, 4.0, 4.0, 8.0, -2.0]
+    for draws in range(1, 8):
+        slow = np.mean([max(some) for some in itertools.combinations(scores, draws)])
+        assert expected_best(scores, draws) == pytest.approx(slow)
+
+
+def test_the_best_of_more_draws_of_the_same_is_not_better() -> None:
+    random = np.random.default_rng(6)
+    many = [expected_best(list(random.normal(size=24)), 3) for _ in range(SETS)]
+    few = [expected_best(list(random.normal(size=3)), 3) for _ in range(SETS)]
+    assert np.mean(many) == pytest.approx(np.mean(few), abs=0.06)  # 24 alone are 1.95, 3 are 0.85
