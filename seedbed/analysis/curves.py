@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seedbed.analysis.plots import line_style
 from seedbed.runs.evaluations import read_evaluations
 from seedbed.runs.history import read_history
 from seedbed.runs.layout import learner_directories
@@ -31,8 +32,6 @@ _COLUMNS = {
 }
 AXES = tuple(_COLUMNS)
 _POINTS = 20_000
-_COLOURS = 10
-_STYLES = ("-", "--", ":", "-.")
 
 Array = NDArray[np.float64]
 
@@ -285,11 +284,7 @@ def draw_curves(groups: Sequence[CurveGroup], axes: Sequence[str], title: str, f
         if axis in ("frames", "updates") and largest >= 2e3:
             unit, divisor = ("million ", 1e6) if largest >= 2e6 else ("thousand ", 1e3)
         for at, group in enumerate(groups):
-            style = {
-                "color": f"C{at % _COLOURS}",
-                "linestyle": _STYLES[at // _COLOURS % len(_STYLES)],
-            }
-            _draw_group(panel, group, axis, divisor, style)
+            _draw_group(panel, group, axis, divisor, line_style(at))
         panel.set_xlabel(unit + _COLUMNS[axis][2])
         panel.grid(alpha=0.3)
     panels[0].set_ylabel("mean return of the last 100 episodes")

@@ -1,4 +1,4 @@
-"""Plots of the consensus analysis. They need matplotlib."""
+"""Plots of the consensus analysis, and the lines of all plots. They need matplotlib."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,6 +22,17 @@ _MARKS = {
 }
 # A bottom of the logarithmic axis below this part of its top would show nothing but zeros.
 _SHOWN_RANGE = 1e-6
+_COLOURS = 10
+_STYLES = ("-", "--", ":", "-.")
+
+
+def line_style(at: int) -> dict[str, Any]:
+    """Return colour and style of a line that tell 40 of them apart.
+
+    Args:
+        at: Number of the line, from 0.
+    """
+    return {"color": f"C{at % _COLOURS}", "linestyle": _STYLES[at // _COLOURS % len(_STYLES)]}
 
 
 def draw_consensus(analysis: ConsensusAnalysis, title: str, file: Path) -> None:

@@ -8,18 +8,18 @@ told apart, too.
 import argparse
 import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from seedbed.analysis.sorted_finals import draw_sorted_finals
 from seedbed.cli.compare_page import page
 from seedbed.cli.output import emit
+from seedbed.cli.pictures import check_picture, writing
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.files import replacing
 from seedbed.runtime.install import how_to_install
-from seedbed.runtime.shortage import cannot_write
-from seedbed.sets.records import Record
-from seedbed.sets.runs import load_runs
+from seedbed.sets.runs import Runs, load_runs
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--score", type=float, metavar="RETURN", help=text)
     text = "compare the evaluations at so many frames (default: the last ones that all runs have)"
     add("--at", type=float, metavar="FRAMES", help=text)
+    text = "also draw the finals of each group, sorted, as .png, .svg or .pdf"
+    add("--sorted-finals", type=Path, metavar="FILE", help=text)
     add("--csv", type=Path, metavar="FILE", help="also write a row for each run as CSV")
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="print JSON instead of the table")
@@ -44,8 +46,10 @@ def run(args: argparse.Namespace) -> None:
 
     Raises:
         SeedbedError: RUN_DIRECTORY, there is no run; USAGE, runs do not differ in a key of `--by`,
-            or SciPy is not there; OUTPUT, the CSV cannot be written.
+            SciPy is not there, or there are no finals to draw; OUTPUT, a file cannot be written.
     """
+    if args.sorted_finals is not None:
+        check_picture(args.sorted_finals)
     runs = load_runs(*args.runs)
     try:
         result = runs.compare(args.by, args.score, args.at)
@@ -53,36 +57,35 @@ def run(args: argparse.Namespace) -> None:
         text = f"intervals need SciPy: {how_to_install('compare')}"
         raise SeedbedError(ExitCode.USAGE, text) from error
     if args.csv is not None:
-        try:
-            _write_csv(runs.records, result, args.csv)
-        except OSError as error:
-            raise cannot_write(args.csv, error) from error
+        with writing(args.csv):
+            _write_csv(runs, result, args.csv)
+    if args.sorted_finals is not None:
+        if result["horizon"] is None:
+            why = " ".join(result["notes"])
+            raise SeedbedError(ExitCode.USAGE, f"there are no finals to draw: {why}")
+        with writing(args.sorted_finals):
+            draw_sorted_finals(result, args.sorted_finals)
     if args.json:
         emit(json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False))
     else:
         emit(page(result, args.markdown))
 
 
-def _write_csv(records: Sequence[Record], result: Mapping[str, Any], file: Path) -> None:
-    settings = list(result["differs"]["settings"])
+def _write_csv(runs: Runs, result: Mapping[str, Any], file: Path) -> None:
     tables = [result, *([result["confirmation"]] if result["confirmation"] else [])]
     group_of = {
         name: group["label"] for one in tables for group in one["groups"] for name in group["runs"]
     }
-    names = [*settings, "state", "env_frames", "seconds", "dollars", "evaluation_mean"]
+    columns = {name: found.tolist() for name, found in runs.columns().items()}
+    groups = [group_of[name] for name in columns["run"]]
     with replacing(file) as temporary, temporary.open("w", newline="") as out:
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(["run", "group", "seed", *names])
-        for record in records:
-            last = record.evaluations[-1].mean if record.evaluations else ""
-            writer.writerow(
-                [
-                    *(record.name, group_of[record.name], record.seed),
-                    *(_cell(record.settings[key]) for key in settings),
-                    *(record.state, record.env_frames, record.seconds, record.dollars, last),
-                ]
-            )
+        writer.writerow(["group", *columns])
+        for row in zip(groups, *columns.values(), strict=True):
+            writer.writerow(map(_cell, row))
 
 
 def _cell(value: Any) -> Any:
+    if value != value:  # not measured
+        return ""
     return json.dumps(value) if isinstance(value, dict | list | bool) or value is None else value

@@ -64,8 +64,9 @@ def _differences(result: Mapping[str, Any]) -> Iterator[str]:
 def _head(result: Mapping[str, Any]) -> tuple[str, ...]:
     at = f" at {si_number(result['horizon'])}" if result["horizon"] else ""
     to = f"frames to {result['score']:g}" if result["score"] is not None else ""
+    runs = "runs" if _best_of_head(result) else "seeds"
     return (
-        *("setting", "seeds", "lost", "reached", to, f"final{at}", "95 %", "best checkpoint"),
+        *("setting", runs, "lost", "reached", to, f"final{at}", "95 %", "best checkpoint"),
         *(_best_of_head(result), "frames", "time", "cost", "best is better", "p"),
     )
 
@@ -144,7 +145,7 @@ def _definitions(result: Mapping[str, Any]) -> Iterator[str]:
     if result["horizon"]:
         yield (
             f"final: mean return of the evaluation at {result['horizon']:,.0f} frames; mean over "
-            "seeds; 95 %: Student's t, from three seeds on; of the IQM, the mean without the "
+            "runs; 95 %: Student's t, from three seeds on; of the IQM, the mean without the "
             f"lowest and the highest quarter, a bootstrap over seeds, from {LEAST_RESAMPLED} on."
         )
         yield (

@@ -8,9 +8,10 @@ from seedbed.cli.list import row
 from seedbed.runtime.formats import columns, duration, money, percent, si_number, significant
 from seedbed.runtime.text import counted
 from seedbed.sets.budget import Spending
-from seedbed.sets.ends import code_name, has_failed, read_ends
+from seedbed.sets.ends import code_name, read_ends
 from seedbed.sets.folder import Member, read_members, sweep_file
 from seedbed.sets.resolve import describe
+from seedbed.sets.states import LOST, run_state
 from seedbed.sets.stopped import is_stopped
 from seedbed.sets.sweep import read_sweep
 
@@ -41,14 +42,13 @@ def set_status(folder: Path) -> dict[str, Any]:
 def _row(member: Member, folder: Path) -> dict[str, Any]:
     found = row(member.run, folder / "runs")
     found |= {"run": member.name, "values": dict(member.values), "ends": read_ends(member)}
-    if member.is_finished:
-        found["state"] = "finished"
-    elif not member.has_begun:
-        found["state"] = "to begin"
-    if has_failed(member):
+    state = run_state(member, member.summary(), member.status())
+    if state in LOST and found["ends"]:
         found["state"] = f"FAILED, {code_name(found['ends'][-1]['code'])}"
-    elif is_stopped(member):
+    elif state == "stopped" and is_stopped(member):
         found["state"] = "stopped by a person"
+    elif state in ("finished", "to begin"):
+        found["state"] = state
     return found
 
 

@@ -15,6 +15,7 @@ from seedbed.runtime.text import counted
 from seedbed.sets.groups import Group, differing_settings, group_runs, setting_words
 from seedbed.sets.records import Record
 from seedbed.sets.scores import Horizon, area, best_checkpoint, common_horizon, final
+from seedbed.sets.states import LOST
 from seedbed.sets.statistics import (
     difference_p,
     expected_best,
@@ -26,7 +27,6 @@ from seedbed.sets.statistics import (
 )
 
 LEVEL = 0.05
-_LOST = ("failed", "diverged")
 _ENVIRONMENT = "environment.id"
 # What a group has of each measure, and where its runs have theirs.
 _MEASURES = {
@@ -73,7 +73,7 @@ def compare(
             return result
     best, *others = result["groups"]
     if others and best[result["ranked_by"]] is not None and "worse_than_best" in others[0]:
-        count = sum(group["settings"] for group in result["groups"])
+        count = len(result["groups"])
         result["sentence"] += f" Not confirmed: it is the best of {count}, on its own seeds."
     return result
 
@@ -135,14 +135,12 @@ def _row(
 ) -> dict[str, Any]:
     states = Counter(record.state for record in group.records)
     units = _units(group.records, searched)
-    finished = {unit: record for unit, record in units.items() if record.state == "finished"}
     row: dict[str, Any] = {
         "label": group.label,
         "values": dict(group.values),
         "runs": [record.name for record in group.records],
         "states": dict(states),
-        "lost": sum(states[state] for state in _LOST),
-        "settings": len({settings for _, settings, _ in units}),
+        "lost": sum(states[state] for state in LOST),
         "env_frames": sum(record.env_frames for record in group.records),
         "seconds": sum(record.seconds for record in group.records),
         "dollars": sum(record.dollars for record in group.records),
@@ -151,15 +149,17 @@ def _row(
         "best_of": None,
     }
     if (at := horizon.env_frames) is not None:
-        row["finals"] = {unit: final(one, at) for unit, one in finished.items()}
-        row["best_checkpoints"] = {unit: best_checkpoint(r, at) for unit, r in finished.items()}
-        if (begin := horizon.begin) is not None:
-            row["areas"] = {unit: area(one, begin, at) for unit, one in finished.items()}
+        for unit, record in units.items():
+            if record.state == "finished" and (found := final(record, at)) is not None:
+                row["finals"][unit] = found
+                row["best_checkpoints"][unit] = best_checkpoint(record, at)
+                if (begin := horizon.begin) is not None:
+                    row["areas"][unit] = area(record, begin, at)
     if target is not None:
         row["times"] = {
-            unit: (never, False) if r.state in _LOST else _time_of(r, target, by_evaluations)
+            unit: (never, False) if r.state in LOST else _time_of(r, target, by_evaluations)
             for unit, r in units.items()
-            if r.state in ("finished", *_LOST)
+            if r.state in ("finished", *LOST)
         }
     row["draws"] = _draws(units, row["finals"])
     return row
@@ -184,7 +184,7 @@ def _draws(units: Mapping[_Unit, Record], finals: Mapping[_Unit, float]) -> list
     scores: dict[str, list[float]] = {}
     lost = set()
     for unit, record in units.items():
-        if record.state in _LOST:
+        if record.state in LOST:
             lost.add(unit[1])
         elif unit in finals:
             scores.setdefault(unit[1], []).append(finals[unit])
@@ -298,12 +298,13 @@ def _sentence(rows: Sequence[Mapping[str, Any]], ranked_by: str, target: float |
     if ranked_by == "final":
         found = best["final"]
         interval = found["interval"]
+        runs = counted(len(found["scores"]), "run" if best["best_of"] else "seed")
         text = f"{best['label']} has the best mean return, {found['mean']:.4g}"
         if interval is not None:
             text += f" (95 % interval {interval[0]:.4g} to {interval[1]:.4g}, "
-            text += f"{counted(len(found['scores']), 'seed')})"
+            text += f"{runs})"
         else:
-            text += f", of {counted(len(found['scores']), 'seed')}"
+            text += f", of {runs}"
     else:
         found = best["to_score"]
         text = f"{best['label']} reaches a mean return of {target:g} "

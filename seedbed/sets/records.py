@@ -10,12 +10,10 @@ from seedbed.config.keys import keys
 from seedbed.runs.evaluations import read_evaluations
 from seedbed.runs.history import read_history
 from seedbed.runs.resume import read_stored
-from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError
+from seedbed.runtime.exit_codes import RunDirectoryError
 from seedbed.runtime.files import read_object
-from seedbed.sets.ends import read_ends
-from seedbed.sets.folder import Member
 from seedbed.sets.identity import plain
-from seedbed.sets.stopped import is_stopped
+from seedbed.sets.states import State, member_of, run_state
 
 
 class Evaluation(NamedTuple):
@@ -44,7 +42,7 @@ class Record:
         path: Run directory.
         settings: Every setting by key, as plain data.
         setup: What may change a score besides settings: commit, version, machine, Python.
-        state: `finished`, `failed`, `diverged`, `stopped` or `unfinished`.
+        state: As `run_state` has it.
         stop_reason: Stop condition that has ended the run; empty without one.
         evaluations: By frames.
         env_frames: Emulator frames of the training so far.
@@ -56,7 +54,7 @@ class Record:
     path: Path
     settings: Mapping[str, Any]
     setup: Mapping[str, str]
-    state: str
+    state: State
     stop_reason: str
     evaluations: tuple[Evaluation, ...]
     env_frames: float
@@ -94,7 +92,8 @@ def read_record(path: Path, confirms: bool = False, code: str | None = None) -> 
     settings = {key.path: plain(attrgetter(key.path)(experiment)) for key in keys()}
     summary, status = read_object(path / "summary.json"), read_object(path / "status.json")
     counters = summary or dict(status.get("counters") or {})
-    state, reason = _state(path, summary, status)
+    state = run_state(member_of(path), summary, status)
+    reason = str(summary.get("stop_reason") or "") if state == "finished" else ""
     evaluations = _evaluations(path, summary, settings["gossip.replicas"] > 1)
     frames, seconds, dollars = (
         float(counters.get(name) or 0.0) for name in ("env_frames", "seconds", "dollars")
@@ -103,21 +102,6 @@ def read_record(path: Path, confirms: bool = False, code: str | None = None) -> 
     return Record(
         path, settings, setup, state, reason, evaluations, frames, seconds, dollars, confirms
     )
-
-
-def _state(path: Path, summary: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the state of a run, and the stop condition that has ended it."""
-    if reason := str(summary.get("stop_reason") or ""):
-        return "finished", reason
-    member = Member(path.parent.parent / f"{path.name}.yaml", {})
-    ends = read_ends(member) if path.parent.name == "runs" else []
-    if ends:
-        return ("diverged" if ends[-1]["code"] == ExitCode.DIVERGED else "failed"), ""
-    reason = str(status.get("stop_reason") or "")
-    if is_stopped(member) or reason.startswith("signal "):
-        return "stopped", ""
-    is_failed = bool(reason) and not reason.startswith(("stop.", "learner "))
-    return ("failed" if is_failed else "unfinished"), ""
 
 
 def _setup(path: Path) -> dict[str, str]:

@@ -31,7 +31,8 @@ class Runs:
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return arrays [runs] by column: the settings that differ, by key, and the results.
 
-        Numbers are float64, with NaN where nothing was measured; lists and mappings are objects.
+        Numbers that were not measured are NaN; lists, mappings and values of several types are
+        objects.
         """
         records = self.records
         last = [one.evaluations[-1].mean if one.evaluations else np.nan for one in records]
@@ -86,11 +87,12 @@ class Runs:
 
 
 def _array(values: list[Any]) -> NDArray[Any]:
-    if any(isinstance(value, list | dict) for value in values):
-        found = np.empty(len(values), object)
-        found[:] = values
-        return found
-    return np.array(values)
+    kinds = {type(value) for value in values}
+    if (len(kinds) == 1 and not kinds & {list, dict}) or kinds == {int, float}:
+        return np.array(values)
+    found = np.empty(len(values), object)
+    found[:] = values
+    return found
 
 
 def load_runs(*paths: str | Path) -> Runs:

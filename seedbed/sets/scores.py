@@ -69,7 +69,7 @@ def _horizon(finished: Sequence[Record], at: float | None) -> tuple[float | None
         return None, f"{missing.name} was never evaluated: there are no finals"
     horizon = at if at is not None else min(last)
     for record in finished:
-        if not _near(record, horizon):
+        if final(record, horizon) is None:
             return None, (
                 f"{record.name} has no evaluation at {horizon:,.0f} frames, where others have one: "
                 "there are no finals (--at FRAMES takes another time)"
@@ -77,17 +77,14 @@ def _horizon(finished: Sequence[Record], at: float | None) -> tuple[float | None
     return horizon, ""
 
 
-def _near(record: Record, horizon: float) -> list[tuple[float, float]]:
-    return [
+def final(record: Record, horizon: float) -> float | None:
+    """Return the mean return of the evaluation nearest to a horizon; None without one near it."""
+    near = [
         (abs(one.env_frames - horizon), one.mean)
         for one in record.evaluations
         if abs(one.env_frames - horizon) <= _NEAR * horizon
     ]
-
-
-def final(record: Record, horizon: float) -> float:
-    """Return the mean return of the evaluation nearest to a horizon of `common_horizon`."""
-    return min(_near(record, horizon))[1]
+    return min(near)[1] if near else None
 
 
 def best_checkpoint(record: Record, horizon: float) -> float:

@@ -219,7 +219,9 @@ def test_bests_of_unlike_searches_are_compared_at_as_many_draws(
     assert by_size[8]["final"]["mean"] == by_size[16]["final"]["mean"], "over the common draws"
     assert by_size[8]["env_frames"] == 24_000, "of the whole search"
     assert any("compared at 3 draws of each" in note for note in found["notes"])
-    assert "it is the best of 27" in found["sentence"]
+    picture = tmp_path / "sorted.svg"
+    compared(capsys, tmp_path, "--by", SIZE, "--sorted-finals", str(picture))
+    assert "<svg" in picture.read_text()
     assert "best of 3" in page(capsys, tmp_path, "--by", SIZE).split("\n\n")[1]
     record(tmp_path, "bs16-3", f"{LR}=0.5", f"{SIZE}=16", code=ExitCode.DIVERGED)
     for row in compared(capsys, tmp_path, "--by", SIZE)["groups"]:
@@ -290,6 +292,22 @@ def test_the_csv_has_a_row_for_each_run_with_its_types(
     assert len(rows) == 10
     assert {float(row[LR]) for row in rows} == {1e-3, 1e-2}
     assert {row["state"] for row in rows} == {"finished"}
+
+
+def test_sorted_finals_are_drawn_where_there_are_some(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, picture = tmp_path / "set", tmp_path / "sorted.png"
+    for seed in (1, 2, 3):
+        record(folder, f"a{seed}", seed=seed, scores={1000: seed})
+    assert main(["compare", str(folder), "--sorted-finals", str(picture)]) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    for wrong, code in (("sorted.txt", ExitCode.USAGE), ("no/such.png", ExitCode.OUTPUT)):
+        assert main(["compare", str(folder), "--sorted-finals", str(tmp_path / wrong)]) == code
+    record(folder, "a4", seed=4)
+    capsys.readouterr()
+    assert main(["compare", str(folder), "--sorted-finals", str(picture)]) == ExitCode.USAGE
+    assert "a4 was never evaluated" in capsys.readouterr().err
 
 
 def test_unfinished_runs_are_counted_and_claim_nothing(

@@ -1,0 +1,39 @@
+"""The finals of each group, sorted: Figure 4 of Espeholt et al. 2020. It needs matplotlib."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from seedbed.analysis.plots import line_style
+from seedbed.runtime.files import replacing
+from seedbed.runtime.text import counted
+
+
+def draw_sorted_finals(result: Mapping[str, Any], file: Path) -> None:
+    """Draw the final of each run over its rank in its group, the best one first.
+
+    Args:
+        result: A comparison of `seedbed.sets.comparison.compare` that has finals.
+        file: File to write.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    figure = Figure(figsize=(8.0, 4.8), dpi=110, layout="constrained")
+    axes = figure.subplots()
+    for at, group in enumerate(result["groups"]):
+        finals = sorted(group["finals"].values(), reverse=True)
+        lost = f", {group['lost']} lost" if group["lost"] else ""
+        label = f"{group['label']}: {counted(len(finals), 'run')}{lost}"
+        ranks = range(1, len(finals) + 1)
+        axes.plot(ranks, finals, **line_style(at), marker=".", label=label)
+    axes.set_xlabel("runs of a group, the best one first")
+    axes.set_ylabel(f"final: mean return at {result['horizon']:,.0f} frames")
+    axes.grid(alpha=0.3)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    figure.legend(loc="outside lower center", ncols=2)
+    with replacing(file) as temporary:
+        figure.savefig(temporary)
