@@ -30,12 +30,16 @@ def append_evaluation(path: Path, result: Mapping[str, Any]) -> None:
 def read_evaluations(path: Path) -> list[dict[str, str]]:
     """Return the rows, by frames; none where nothing was evaluated.
 
-    A checkpoint that was evaluated again counts with its last row.
+    A checkpoint that was evaluated again counts with its last row. A row that was cut, as a disk
+    was full, is left out.
     """
     try:
         with (path / FILE).open(newline="") as file:
             # A run has one checkpoint of a name, whatever the folder was called on the way to it.
-            rows = {Path(r["checkpoint"]).name: r for r in csv.DictReader(file) if r.get("mean")}
+            whole = [
+                r for r in csv.DictReader(file) if r["mean"] and r["checkpoint"] and None not in r
+            ]
+            rows = {Path(row["checkpoint"]).name: row for row in whole}
     except (OSError, KeyError):
         return []
     return sorted(rows.values(), key=lambda row: float(row["env_frames"]))

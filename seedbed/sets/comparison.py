@@ -6,7 +6,7 @@ ranked by the frames to a score where runs end at one, and by their final evalua
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -224,12 +224,13 @@ def _balance(rows: Sequence[dict[str, Any]], notes: list[str]) -> None:
     for name, of in _MEASURES.items():
         sets = [set(row[of]) for row in rows if row[of]]
         common = set.intersection(*sets) if sets else set()
-        if any(one != common for one in sets) and common:
+        # What is said of finals holds for areas and best checkpoints, too.
+        if any(one != common for one in sets) and common and name in ("final", "to_score"):
             notes.append(f"{name.replace('_', ' ')}: over {_in_common(common)}")
         for row in rows:
             kept = [row[of][unit] for unit in sorted(common or row[of]) if unit in row[of]]
             if kept:
-                row[name] = _times(kept) if name == "to_score" else summary(kept)
+                row[name] = _STATISTICS[name](kept)
     for row in rows:
         for of in _MEASURES.values():
             row[of] = {_unit_words(unit): value for unit, value in row[of].items()}
@@ -253,6 +254,18 @@ def _times(times: list[tuple[float, bool]]) -> dict[str, Any]:
         "median": median_time([time for time, _ in times], [reached for _, reached in times]),
         "times": times,
     }
+
+
+def _mean(scores: list[float]) -> dict[str, Any]:
+    return {"scores": scores, "mean": float(np.mean(scores))}
+
+
+_STATISTICS: Mapping[str, Callable[[list[Any]], dict[str, Any]]] = {
+    "final": summary,
+    "area": summary,
+    "best_checkpoint": _mean,
+    "to_score": _times,
+}
 
 
 def _rank(row: Mapping[str, Any], ranked_by: str) -> tuple[float, ...]:

@@ -1,5 +1,6 @@
 """A run as it is compared: what it was trained with, how it ended, what its evaluations found."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter
@@ -23,15 +24,11 @@ class Evaluation(NamedTuple):
         env_frames: Emulator frames after which it was made.
         seconds: Seconds of training until then; None where they are not known.
         mean: Mean return of the episodes.
-        episodes: Number of episodes.
-        policy: Choice of actions.
     """
 
     env_frames: float
     seconds: float | None
     mean: float
-    episodes: int
-    policy: str
 
 
 @dataclass(frozen=True)
@@ -132,8 +129,7 @@ def _evaluations(
             float(row["env_frames"]),
             float(row["training_seconds"]) if row.get("training_seconds") else None,
             float(row["mean"]),
-            int(row["episodes"]),
-            str(row["policy"]),
         )
         for row in rows
+        if math.isfinite(float(row["mean"]))
     )

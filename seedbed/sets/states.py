@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from seedbed.runs.layout import learner_directories
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.sets.ends import has_failed, read_ends
 from seedbed.sets.folder import Member
@@ -36,4 +37,4 @@ def run_state(member: Member, summary: Mapping[str, Any], status: Mapping[str, A
         return "stopped"
     if reason and not reason.startswith(("stop.", "learner ")):
         return "failed"
-    return "unfinished" if status else "to begin"
+    return "unfinished" if status or learner_directories(member.run) else "to begin"

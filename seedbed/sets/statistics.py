@@ -15,7 +15,7 @@ from seedbed.evaluation.aggregates import CONFIDENCE, Array, Interval, aggregate
 LEAST_SEEDS = 3
 # Of fewer, the bootstrap's interval of the IQM holds the true value less than 90 times of 100.
 LEAST_RESAMPLED = 6
-_RESAMPLES = 10_000
+_RESAMPLES = 5_000
 _SPLITS = 10_000  # five seeds against five have 252
 
 
