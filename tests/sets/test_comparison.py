@@ -19,6 +19,7 @@ from seedbed.config.load import dump_experiment, load_experiment
 from seedbed.runs.evaluations import append_evaluation
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.sets.folder import read_members
+from seedbed.sets.stopped import mark_stopped
 
 LR = "learner.optimizer.learning_rate"
 SIZE = "learner.batch_size"
@@ -308,6 +309,73 @@ def test_sorted_finals_are_drawn_where_there_are_some(
     capsys.readouterr()
     assert main(["compare", str(folder), "--sorted-finals", str(picture)]) == ExitCode.USAGE
     assert "a4 was never evaluated" in capsys.readouterr().err
+
+
+def test_the_csv_has_the_columns_of_the_frame_with_their_values(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lists, flags, null and texts beside numbers keep their values; what is missing is empty."""
+    sizes = "environment.kwargs={a: [1, 2], b: 1.5e-3}", "environment.kwargs={a: auto, b: true}"
+    for at, (kwargs, goal, scores) in enumerate(
+        ((sizes[0], "null", {1000: 1.5}), (sizes[1], "475", None), ("name=x", "475", {1000: 2}))
+    ):
+        record(tmp_path, f"r{at}", kwargs, f"stop.mean_return={goal}", scores=scores)
+    compared(capsys, tmp_path, "--csv", str(tmp_path / "all.csv"))
+    with (tmp_path / "all.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    columns = seedbed.load_runs(tmp_path).columns()
+    assert list(rows[0]) == ["group", *columns]
+    kwargs = [json.loads(row["environment.kwargs"]) for row in rows]
+    assert kwargs == [{"a": [1, 2], "b": 1.5e-3}, {"a": "auto", "b": True}, {}]
+    assert kwargs == columns["environment.kwargs"].tolist()
+    assert [row["stop.mean_return"] for row in rows] == ["null", "475.0", "475.0"]
+    assert columns["stop.mean_return"].tolist() == [None, 475.0, 475.0]
+    assert [row["evaluation_mean"] for row in rows] == ["1.5", "", "2.0"]
+    assert np.isnan(columns["evaluation_mean"][1])
+    pytest.importorskip("pandas")
+    frame = seedbed.load_runs(tmp_path).frame()
+    assert frame["environment.kwargs"].tolist() == kwargs
+    assert frame["evaluation_mean"].mean() == 1.75
+    assert frame.loc[0, "stop.mean_return"] is None
+
+
+def test_an_evaluation_that_was_cut_or_is_not_a_number_ends_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two_rates(tmp_path, worse=5)
+    file = tmp_path / "runs" / "lr-0.001-s1" / "evaluations.csv"
+    whole = compared(capsys, tmp_path)["groups"]
+    text = file.read_text()
+    for row in ("2000,2000,,20,sample,7", "2000,2000,,20,sam1000,9,,20,sample,1,,,,,,,x",
+                "2000,2000,,20,sample,nan,,,,,,,x"):  # fmt: skip
+        file.write_text(f"{text}{row}\n")
+        assert compared(capsys, tmp_path)["groups"] == whole
+
+
+def test_status_and_comparison_tell_the_same_states(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "set"
+    words = ["sweep", "cartpole-vtrace", "--seeds", "6", "--out", str(folder), "--print"]
+    assert main(words) == 0
+    members = read_members(folder)
+    ways: list[dict[str, Any]] = [
+        {"scores": {1000: 5}}, {"code": ExitCode.DIVERGED}, {"code": ExitCode.INTERNAL},
+        {"reason": ""}, {"reason": ""},
+    ]  # fmt: skip
+    for member, way in zip(members, ways, strict=False):
+        record(folder, member.name, seed=member.experiment.seed, **way)
+    mark_stopped(members[4])
+    states = {r.name: r.state for r in seedbed.load_runs(folder).records}
+    wanted = ["finished", "diverged", "failed", "unfinished", "stopped"]
+    assert [states[member.name] for member in members[:5]] == wanted
+    capsys.readouterr()
+    assert main(["status", str(folder), "--json"]) == 0
+    told = [one["state"] for one in json.loads(capsys.readouterr().out)["runs"]]
+    assert told[0] == "finished"
+    assert told[1] == "FAILED, exit code 42 (DIVERGED)"
+    assert told[2] == "FAILED, exit code 1 (INTERNAL)"
+    assert told[4:] == ["stopped by a person", "to begin"]
 
 
 def test_unfinished_runs_are_counted_and_claim_nothing(
