@@ -22,10 +22,12 @@ from seedbed.sets.groups import keys_named
 from seedbed.sets.records import Record
 from seedbed.sets.runs import load_runs
 
-_COLUMNS = (
-    *("run", "seeds", *AXES, "mean_return", "half_interval"),
-    *("evaluation_mean", "evaluation_standard_error"),
-)
+# The columns of the CSV, by the names of the points.
+_COLUMNS = {
+    **{name: name for name in ("run", "seeds", *AXES, "mean_return", "half_interval")},
+    **{name: name for name in ("evaluation_mean", "evaluation_standard_error")},
+    "frames": "env_frames",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -117,14 +119,14 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
 def _points(groups: Sequence[CurveGroup], axes: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield the points with all columns; None where nothing was measured."""
     for point in points_of(groups, axes):
-        found = {name: point.get(name, nan) for name in _COLUMNS}
+        found = {column: point.get(name, nan) for name, column in _COLUMNS.items()}
         yield {name: None if value != value else value for name, value in found.items()}
 
 
 def _write_csv(groups: Sequence[CurveGroup], axes: Sequence[str], file: Path) -> None:
     with replacing(file) as temporary, temporary.open("w", newline="") as out:
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(_COLUMNS)
+        writer.writerow(_COLUMNS.values())
         for point in _points(groups, axes):
             cells = point.values()
             writer.writerow(f"{cell:.10g}" if isinstance(cell, float) else cell for cell in cells)

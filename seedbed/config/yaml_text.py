@@ -81,6 +81,9 @@ def load_yaml(text: str) -> Any:
     return yaml.load(text, _Loader)  # a SafeLoader: plain data only
 
 
-def dump_yaml(data: Any) -> str:
+def dump_yaml(data: Any, in_one_line: bool = False) -> str:
     """Return YAML of plain data, which `load_yaml` reads as the same."""
-    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, width=100)
+    width = 1_000_000 if in_one_line else 100
+    return yaml.dump(
+        data, Dumper=_Dumper, sort_keys=False, width=width, default_flow_style=in_one_line
+    )

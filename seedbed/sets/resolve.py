@@ -122,7 +122,7 @@ def _put_all(tree: dict[str, Any], values: Mapping[str, Any], place: str) -> lis
 
 
 def _text(value: Any) -> str:
-    return dump_yaml([value]).removeprefix("- ").strip() if value is not None else "null"
+    return dump_yaml([value], in_one_line=True).strip()[1:-1]
 
 
 def _value(experiment: Experiment, key: str) -> Any:

@@ -12,7 +12,7 @@ from seedbed.config import load_experiment
 from seedbed.config.load import dump_experiment
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.sets.folder import Written, as_in_folder, read_members, sweep_file, write_set
-from seedbed.sets.resolve import resolve
+from seedbed.sets.resolve import describe, resolve
 from seedbed.sets.sweep import read_sweep
 
 LR = "learner.optimizer.learning_rate"
@@ -149,3 +149,11 @@ def test_experiments_alone_are_a_set(tmp_path: Path) -> None:
     (tmp_path / "copy.yaml").write_text(text.format("a", 2))
     with pytest.raises(SeedbedError, match=r"copy\.yaml has the name a"):
         read_members(tmp_path)
+
+
+def test_lists_and_mappings_as_values_leave_experiments_that_can_be_read(tmp_path: Path) -> None:
+    write(tmp_path, "learner.network_options={units: [128]},{units: [64, 64]}")
+    found = read_members(tmp_path)
+    units = [member.experiment.learner.network_options for member in found]
+    assert units == [{"units": [128]}, {"units": [64, 64]}]
+    assert describe(found[1].values) == "learner.network_options={units: [64, 64]}"
