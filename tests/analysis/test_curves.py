@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -145,15 +146,23 @@ def test_the_points_of_a_group_do_not_depend_on_another(tmp_path: Path) -> None:
     assert "<svg" in (tmp_path / "both.svg").read_text()
 
 
+def test_runs_that_confirm_others_are_a_group_of_their_own(tmp_path: Path) -> None:
+    for seed in (1, 2, 1_000_001):
+        write_run(tmp_path / "runs" / f"s{seed}", [(60, 100, float(seed))], f"seed={seed}")
+    records = [replace(r, confirms=r.seed > 2) for r in load_runs(tmp_path).records]
+    groups, _ = read_groups(records)
+    assert [group.label for group in groups] == ["s1 … s2", "s1000001 (fresh seeds)"]
+
+
 def test_learners_of_a_run_are_drawn_as_its_spread(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", [(1, 1, 1.0)], "gossip.replicas=2")
-    for rank in (0, 1):
+    run = write_run(tmp_path / "run", [(1, 1, 1.0)], "gossip.replicas=3")
+    for rank in (0, 1, 2):
         write_run(run / f"learner-{rank}", [(60, 100, float(rank)), (90, 200, 5.0)])
     (group,), _ = read_groups(load_runs(run).records)
-    assert [curve.returns[0] for curve in group.curves] == [0.0, 1.0]
-    assert group.legend() == "run: mean of 2 learners, one seed"
+    assert [curve.returns[0] for curve in group.curves] == [0.0, 1.0, 2.0]
+    assert group.legend() == "run: mean of 3 learners, one seed"
     _, mean, half = group.mean("frames")
-    assert mean.tolist() == [0.5, 5.0]
+    assert mean.tolist() == [1.0, 5.0]
     assert np.isnan(half).all(), "the unit is the run"
 
 

@@ -119,7 +119,7 @@ def test_every_figure_of_gala_is_the_item_that_its_caption_says() -> None:
 
 
 def test_what_a_plot_and_a_run_lack_of_galas_figures_is_said() -> None:
-    """`seedbed plot` draws means ± 1 σ by frames and by minutes; no GPU is sampled."""
+    """No run of the six games is kept, no curve is drawn over energy, and no GPU is sampled."""
     state = {one: row.state for row in _rows() if row.paper == GALA for one in numbered(row.place)}
     for figure in ("Figure 1b", "Figure 1c", "Figure 1d", "Figure 1e", "Figure 3b"):
         assert state[figure].startswith("partly"), figure
