@@ -345,10 +345,10 @@ def test_an_evaluation_that_was_cut_or_is_not_a_number_ends_nothing(
     two_rates(tmp_path, worse=5)
     file = tmp_path / "runs" / "lr-0.001-s1" / "evaluations.csv"
     whole = compared(capsys, tmp_path)["groups"]
-    text = file.read_text()
-    for row in ("2000,2000,,20,sample,7", "2000,2000,,20,sam1000,9,,20,sample,1,,,,,,,x",
-                "2000,2000,,20,sample,nan,,,,,,,x"):  # fmt: skip
-        file.write_text(f"{text}{row}\n")
+    head, last = file.read_text().splitlines()
+    for row in ("1000,1000,,20,sample,7", "1000,1000,,20,sam1000,-9,,20,sample,1,,,y,,,x",
+                "1000,1000,,20,sample,nan,,,,,,,x"):  # fmt: skip
+        file.write_text(f"{head}\n{row}\n{last}\n")
         assert compared(capsys, tmp_path)["groups"] == whole
 
 
