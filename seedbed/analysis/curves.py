@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.analysis.plots import line_style
+from seedbed.analysis.plots import height, line_style
 from seedbed.runs.evaluations import read_evaluations
 from seedbed.runs.history import read_history
 from seedbed.runs.layout import learner_directories
@@ -275,7 +275,8 @@ def draw_curves(groups: Sequence[CurveGroup], axes: Sequence[str], title: str, f
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6.0 * max(len(axes), 2), 4.6), dpi=110, layout="constrained")
+    size = (6.0 * max(len(axes), 2), height(len(groups)))
+    figure = Figure(figsize=size, dpi=110, layout="constrained")
     figure.suptitle(title)
     panels = figure.subplots(1, len(axes), sharey=True, squeeze=False)[0]
     for panel, axis in zip(panels, axes, strict=True):

@@ -26,6 +26,11 @@ _COLOURS = 10
 _STYLES = ("-", "--", ":", "-.")
 
 
+def height(lines: int) -> float:
+    """Return the height in inches of a picture with a legend of so many lines below it."""
+    return 4.6 + 0.12 * lines
+
+
 def line_style(at: int) -> dict[str, Any]:
     """Return colour and style of a line that tell 40 of them apart.
 

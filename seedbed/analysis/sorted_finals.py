@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from seedbed.analysis.plots import line_style
+from seedbed.analysis.plots import height, line_style
 from seedbed.runtime.files import replacing
 from seedbed.runtime.text import counted
 
@@ -22,7 +22,7 @@ def draw_sorted_finals(result: Mapping[str, Any], file: Path) -> None:
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    figure = Figure(figsize=(8.0, 4.8), dpi=110, layout="constrained")
+    figure = Figure(figsize=(8.0, height(len(result["groups"]))), dpi=110, layout="constrained")
     axes = figure.subplots()
     for at, group in enumerate(result["groups"]):
         finals = sorted(group["finals"].values(), reverse=True)

@@ -22,6 +22,7 @@ from seedbed.sets.groups import keys_named
 from seedbed.sets.records import Record
 from seedbed.sets.runs import load_runs
 
+_MOST_TITLE = 4
 # The columns of the CSV, by the names of the points.
 _COLUMNS = {
     **{name: name for name in ("run", "seeds", *AXES, "mean_return", "half_interval")},
@@ -64,7 +65,8 @@ def run(args: argparse.Namespace) -> None:
         print(note, file=sys.stderr)
     axes = list(dict.fromkeys(args.axis or ("frames", "minutes")))
     check_axes(groups, axes)
-    title = args.title or ", ".join(group.label for group in groups)
+    more = f", and {len(groups) - _MOST_TITLE} more" if len(groups) > _MOST_TITLE else ""
+    title = args.title or ", ".join(group.label for group in groups[:_MOST_TITLE]) + more
     with writing(out):
         draw_curves(groups, axes, title, out)
     if args.csv:
