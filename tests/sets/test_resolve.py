@@ -253,7 +253,13 @@ def test_a_free_setting_counts_where_it_is_an_axis() -> None:
 @pytest.mark.parametrize("name", shipped_sweeps())
 def test_a_shipped_sweep_resolves(name: str) -> None:
     found = resolved(target=name)
-    count = {"atari57": 57, "football-40x3": 120, "lab-24": 24}
+    count = {
+        "atari57": 57,
+        "catch-24": 48,
+        "football-40x3": 120,
+        "gala-six-games": 240,
+        "lab-24": 24,
+    }
     assert len(found.runs) == count[name]
 
 
