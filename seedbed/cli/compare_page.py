@@ -54,7 +54,18 @@ def _head(result: Mapping[str, Any]) -> tuple[str, ...]:
     at = f" at {si_number(result['horizon'])}" if result["horizon"] else ""
     to = f"frames to {result['score']:g}" if result["score"] is not None else ""
     return (
-        *("setting", "seeds", "lost", "reached", to, f"final{at}", "95 %", "median", "best 3"),
+        *(
+            "setting",
+            "seeds",
+            "lost",
+            "pruned",
+            "reached",
+            to,
+            f"final{at}",
+            "95 %",
+            "median",
+            "best 3",
+        ),
         *("frames", "time", "cost", "best is better", "p"),
     )
 
@@ -65,13 +76,15 @@ def _cells(group: Mapping[str, Any], result: Mapping[str, Any]) -> tuple[str, ..
     several = len(result["groups"]) > 1
     seeds = len(group["runs"])
     finished = group["states"].get("finished", 0)
+    is_partial = len(group["seeds"]) < seeds
     return (
         group["label"],
         str(seeds) if finished == seeds else f"{finished} of {seeds}",
         str(group["lost"]) if group["lost"] else "",
+        str(group["states"].get("pruned", "")),
         f"{times['reached']} of {times['of']}" if times else "",
         (si_number(times["median"]) if times["median"] is not None else NOTHING) if times else "",
-        f"{significant(final['mean'])}{'*' * bool(group['lost'])}" if final else "",
+        f"{significant(final['mean'])}{'*' * is_partial}" if final else "",
         f"[{significant(interval[0])}, {significant(interval[1])}]" if interval else "",
         significant(final["median"]) if final else "",
         significant(final["best_3"]) if final and final["best_3"] is not None else "",
@@ -114,7 +127,11 @@ def _definitions(result: Mapping[str, Any]) -> Iterator[str]:
             "reach it counts as longer than it was trained, a lost one as never."
         )
     if any(group["lost"] for group in groups):
-        yield "lost: failed or diverged; such a setting ranks last, and *: a mean of the others."
+        yield "lost: failed or diverged; such a setting ranks last."
+    if any(group["states"].get("pruned") for group in groups):
+        yield "pruned: ended at a rung of successive halving, where other settings were better."
+    if any(group["final"] and len(group["runs"]) > len(group["seeds"]) for group in groups):
+        yield "*: a mean of the seeds that have a final, without the others."
     if len(groups) > 1:
         yield (
             "best is better: probability that a seed of the first setting beats one of this "

@@ -34,6 +34,8 @@ LEVEL = 0.05
 # By which the frames of final evaluations may differ from the horizon.
 _NEAR = 0.02
 _LOST = ("failed", "diverged")
+# Of pruned runs there are evaluations until their rung (--at).
+_ENDED = ("finished", "pruned")
 # What changes a score and not the training.
 _PROTOCOL = ("evaluation.episodes", "evaluation.policy")
 _NEVER = ("name", "seed")
@@ -91,7 +93,8 @@ def compare(
             result["sentence"] = f"On seeds that did not choose it: {found['sentence']}"
             return result
     best, *others = result["groups"]
-    if others and best[result["ranked_by"]] is not None and "worse_than_best" in others[0]:
+    is_chosen = any("worse_than_best" in row or "pruned" in row["states"] for row in others)
+    if best[result["ranked_by"]] is not None and is_chosen:
         count = len(result["groups"])
         result["sentence"] += f" Not confirmed: it is the best of {count}, on its own seeds."
     return result
@@ -286,11 +289,12 @@ def _row(
         "final": None,
         "to_score": None,
     }
-    finished = [record for record in group.records if record.state == "finished"]
+    ended = [record for record in group.records if record.state in _ENDED]
     if horizon is not None:
-        row["seeds"] = {r.seed: _final_of(r, horizon) for r in finished}
+        finals = {r.seed: _final_of(r, horizon) for r in ended}
+        row["seeds"] = {seed: mean for seed, mean in finals.items() if mean is not None}
     if target is not None:
-        watched = [r for r in group.records if r.state in ("finished", *_LOST)]
+        watched = [r for r in group.records if r.state in (*_ENDED, *_LOST)]
         row["times"] = {
             r.seed: (never, False) if r.state in _LOST else _time_of(r, target, by_evaluations)
             for r in watched
@@ -403,7 +407,9 @@ def _sentence(rows: Sequence[Mapping[str, Any]], ranked_by: str, target: float |
     if len(rows) == 1:
         return f"{text}."
     verdicts = [row["worse_than_best"]["differs"] for row in rows[1:] if "worse_than_best" in row]
-    if any(verdict is None for verdict in verdicts) or not verdicts:
+    if not verdicts and all("pruned" in row["states"] for row in rows[1:]):
+        text += "; every other one was pruned before"
+    elif any(verdict is None for verdict in verdicts) or not verdicts:
         text += "; fewer than three seeds of a setting cannot tell noise from a difference"
     elif not any(verdicts):
         text += "; the differences from the others are within the noise"

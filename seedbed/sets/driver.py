@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from seedbed.launch.supervisor import last_cause_in, start_seedbed
-from seedbed.runtime.exit_codes import ExitCode
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.formats import percent, si_number, significant
 from seedbed.runtime.log_files import rotate_log
 from seedbed.runtime.text import counted
@@ -17,6 +17,7 @@ from seedbed.sets.budget import Spending, Spent
 from seedbed.sets.code import note_begin
 from seedbed.sets.ends import End, code_name, has_failed, read_ends, write_ends
 from seedbed.sets.folder import Member, read_members
+from seedbed.sets.halving import decide, describe_decision, members_at_rungs
 from seedbed.sets.stopped import is_stopped, unmark
 from seedbed.sets.sweep import Budget
 
@@ -93,7 +94,7 @@ class Driver:
                 self._start(*found)
             elif self._running:
                 self._wait()
-            else:
+            elif not self._decides():
                 return
 
     def _fits(self, member: Member) -> bool:
@@ -124,9 +125,9 @@ class Driver:
 
     def _next(self) -> tuple[Member, str] | None:
         """Return the next run, and its place among all; None where none waits."""
-        members = read_members(self._folder)
+        members = members_at_rungs(self._folder)
         for number, member in enumerate(in_order(members), 1):
-            if member.name in self._tried:
+            if member.name in self._tried or member.is_pruned:
                 continue
             if member.is_finished:
                 self._tried.add(member.name)  # reading it again takes time
@@ -140,15 +141,34 @@ class Driver:
             return member, f"{number} of {len(members)}"
         return None
 
+    def _decides(self) -> bool:
+        """Rank the settings of a rung that all its runs have reached; return whether it did."""
+        if self._stopping or self.brake or self.bound:
+            return False
+        try:
+            decision = decide(self._folder)
+        except SeedbedError as error:
+            self.brake = str(error)
+            return False
+        if decision is None:
+            return False
+        self._report(describe_decision(decision))
+        self._tried -= {name for row in decision["ranking"] for name in row["runs"]}
+        return True
+
     def _start(self, member: Member, place: str) -> None:
         self._tried.add(member.name)
         note_begin(self._folder, member.name)
         member.log.parent.mkdir(exist_ok=True)
         rotate_log(member.log)
         begins = "resumes" if member.has_begun else "begins"
+        rung = []
+        if member.rung is not None and not member.rung.is_last:
+            rung = [f"--set=stop.env_frames={member.rung.frames}"]
+            begins += f" to the rung at {member.rung.frames:,} frames"
         with member.log.open("ab") as errors:
             process = start_seedbed(
-                *("train", str(member.file), f"--run-dir={member.run}"),
+                *("train", str(member.file), f"--run-dir={member.run}", *rung),
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
             )
@@ -188,7 +208,8 @@ class Driver:
         member = running.member
         if member.is_finished:
             self._alike.clear()
-            return f"finished, {describe_score(member)}"
+            is_last = member.rung is None or member.rung.is_last
+            return f"{'finished' if is_last else 'at its rung'}, {describe_score(member)}"
         if self._stopping or is_stopped(member):
             return "stopped, with a checkpoint if it had begun to train"
         cause = last_cause_in(member.log)

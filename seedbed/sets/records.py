@@ -13,7 +13,7 @@ from seedbed.runs.resume import read_stored
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError
 from seedbed.runtime.files import read_object
 from seedbed.sets.ends import read_ends
-from seedbed.sets.folder import Member
+from seedbed.sets.folder import Member, Rung
 from seedbed.sets.identity import plain
 from seedbed.sets.stopped import is_stopped
 
@@ -44,7 +44,7 @@ class Record:
         path: Run directory.
         settings: Every setting by key, as plain data.
         setup: What may change a score besides settings: commit, version, machine, Python.
-        state: `finished`, `failed`, `diverged`, `stopped` or `unfinished`.
+        state: `finished`, `failed`, `diverged`, `pruned`, `stopped` or `unfinished`.
         stop_reason: Stop condition that has ended the run; empty without one.
         evaluations: By frames.
         env_frames: Emulator frames of the training so far.
@@ -75,13 +75,16 @@ class Record:
         return int(self.settings["seed"])
 
 
-def read_record(path: Path, confirms: bool = False, code: str | None = None) -> Record:
+def read_record(
+    path: Path, confirms: bool = False, code: str | None = None, rung: Rung | None = None
+) -> Record:
     """Read a run.
 
     Args:
         path: Run directory.
         confirms: Whether the run confirms what others of its set have chosen.
         code: Which of the codes of its set has trained it; None where there was one.
+        rung: Rung of the run; None without halving.
 
     Raises:
         SeedbedError: RUN_DIRECTORY, there is no experiment, or none that can be read.
@@ -99,6 +102,10 @@ def read_record(path: Path, confirms: bool = False, code: str | None = None) -> 
     frames, seconds, dollars = (
         float(counters.get(name) or 0.0) for name in ("env_frames", "seconds", "dollars")
     )
+    if rung is not None:
+        settings["stop.env_frames"] = rung.stop  # a rung is no setting
+        if state == "finished" and frames < rung.stop:
+            state, reason = ("pruned" if rung.is_pruned else "unfinished"), ""
     setup = _setup(path) | ({"code": code} if code is not None else {})
     return Record(
         path, settings, setup, state, reason, evaluations, frames, seconds, dollars, confirms
