@@ -76,7 +76,6 @@ def _cells(group: Mapping[str, Any], result: Mapping[str, Any]) -> tuple[str, ..
     several = len(result["groups"]) > 1
     seeds = len(group["runs"])
     finished = group["states"].get("finished", 0)
-    is_partial = len(group["seeds"]) < seeds
     return (
         group["label"],
         str(seeds) if finished == seeds else f"{finished} of {seeds}",
@@ -84,7 +83,7 @@ def _cells(group: Mapping[str, Any], result: Mapping[str, Any]) -> tuple[str, ..
         str(group["states"].get("pruned", "")),
         f"{times['reached']} of {times['of']}" if times else "",
         (si_number(times["median"]) if times["median"] is not None else NOTHING) if times else "",
-        f"{significant(final['mean'])}{'*' * is_partial}" if final else "",
+        f"{significant(final['mean'])}{'*' * _is_partial(group)}" if final else "",
         f"[{significant(interval[0])}, {significant(interval[1])}]" if interval else "",
         significant(final["median"]) if final else "",
         significant(final["best_3"]) if final and final["best_3"] is not None else "",
@@ -94,6 +93,12 @@ def _cells(group: Mapping[str, Any], result: Mapping[str, Any]) -> tuple[str, ..
         percent(beside["probability"]) if beside else "" if not several else NOTHING,
         _p(beside) if several else "",
     )
+
+
+def _is_partial(group: Mapping[str, Any]) -> bool:
+    """Return whether a group's final leaves out seeds that were lost or pruned."""
+    is_less = bool(group["lost"] or group["states"].get("pruned"))
+    return is_less and len(group["seeds"]) < len(group["runs"])
 
 
 def _p(beside: Mapping[str, Any] | None) -> str:
@@ -130,7 +135,7 @@ def _definitions(result: Mapping[str, Any]) -> Iterator[str]:
         yield "lost: failed or diverged; such a setting ranks last."
     if any(group["states"].get("pruned") for group in groups):
         yield "pruned: ended at a rung of successive halving, where other settings were better."
-    if any(group["final"] and len(group["runs"]) > len(group["seeds"]) for group in groups):
+    if any(group["final"] and _is_partial(group) for group in groups):
         yield "*: a mean of the seeds that have a final, without the others."
     if len(groups) > 1:
         yield (
