@@ -25,6 +25,7 @@ from seedbed.runtime.text import counted
 from seedbed.sets.budget import check_budget
 from seedbed.sets.code import check_code, code_of, note_begin
 from seedbed.sets.confirmation import confirmation
+from seedbed.sets.disk import describe_disk
 from seedbed.sets.driver import Driver
 from seedbed.sets.ends import code_name, has_failed, read_ends
 from seedbed.sets.folder import (
@@ -112,6 +113,8 @@ def run(args: argparse.Namespace) -> int:
         for line in settings_without_effect(wanted.base):
             print_lines(f"  {line}")
         if args.dry_run:
+            there = read_members(folder) if is_set(folder) else []
+            print_lines(describe_disk(folder, there, max(len(there), len(wanted.runs))))
             emit(table(as_in_folder(folder, wanted)))
             return ExitCode.OK
         _write(folder, wanted)
@@ -218,6 +221,8 @@ def _drive(args: argparse.Namespace, folder: Path, budget: Budget | None) -> Non
         ) from None
     except OSError as error:
         raise RunDirectoryError(f"cannot lock {folder}: {error}") from error
+    members = read_members(folder)
+    print_lines(describe_disk(folder, members, len(members)))
     driver = Driver(folder, args.parallel, print_lines, args.retry, budget)
     try:
         on_stop_signals(driver.stop, notice=_NOTICE)
@@ -243,6 +248,8 @@ def _drive(args: argparse.Namespace, folder: Path, budget: Budget | None) -> Non
         "runs": len(members), "ended_by": driver.bound or None,
     }  # fmt: skip
     print_result(args, result)
+    if driver.shortage and waiting:
+        raise RunDirectoryError(driver.shortage)
     if driver.brake:
         raise SeedbedError(ExitCode.SET_FAILED, driver.brake)
     if failed:

@@ -294,11 +294,19 @@ def test_decisions_after_kill_9_in_each_rung_are_those_of_an_undisturbed_set(
     wait_for(lambda: not any(map(parent, trains)), "the runs end with the set", START_S)
     again = Process(tmp_path / "c", *words, "--out", str(folder))
     wait_for(lambda: again.runs() or "go on" in again.said, f"a rung: {again.said}", START_S * 4)
-    wait_for(lambda: again.runs() or children(again.pid), "the best goes on", START_S)
-    os.kill(guarded(children(again.pid)[0]), signal.SIGKILL)
+    ended = (folder / "runs").glob
+    wait_for(lambda: again.runs() or len(list(ended("*/summary.json"))) == 1, "the best", START_S)
+    (best,) = children(again.pid)
+    os.kill(guarded(best), signal.SIGKILL)
     assert again.wait() == 0, again.said
     assert "killed by signal 9" in again.said
     assert (len(again.summary()["finished"]), len(again.summary()["pruned"])) == (1, 1)
+    shown = Process(tmp_path / "d", "status", str(folder), "--json")
+    assert shown.wait() == 0
+    rows = json.loads((tmp_path / "d" / "stdout").read_text())["runs"]
+    assert sorted((one["state"], round(one["done"], 1)) for one in rows) == [
+        ("finished", 1.0), ("pruned", 0.5)
+    ]  # fmt: skip
     decisions = [(one / "set/halving.json").read_text() for one in (tmp_path / "calm", folder)]
     assert decisions[0] == decisions[1]
     scores = [[[each.mean for each in run.evaluations] for run in load_runs(one).records]
