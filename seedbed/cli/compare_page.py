@@ -121,11 +121,12 @@ def _definitions(result: Mapping[str, Any]) -> Iterator[str]:
             "reach it counts as longer than it was trained, a lost one as never."
         )
     if any(group["lost"] for group in groups):
-        yield "lost: failed or diverged; such a setting ranks last."
+        yield "lost: failed or diverged; such a setting ranks last, and *: a mean of the others."
     if any(group["states"].get("pruned") for group in groups):
-        yield "pruned: ended at a rung of successive halving, where other settings were better."
-    if any(group["final"] and _is_partial(group) for group in groups):
-        yield "*: a mean of the seeds that have a final, without the others."
+        yield (
+            "pruned: ended at a rung of successive halving, where other settings were better; "
+            "*: a mean of the others."
+        )
     if len(groups) > 1:
         yield (
             "best is better: probability that a seed of the first setting beats one of this "

@@ -66,4 +66,4 @@ def _size(run: Path) -> int:
 
 
 def _text(size: float) -> str:
-    return f"{size / 2**20:,.0f} MiB"
+    return f"{size / 2**20:,.{0 if size >= 10 * 2**20 else 1}f} MiB"

@@ -295,9 +295,12 @@ def _write(path: Path, wanted: ResolvedSet, confirms: bool) -> Written:
     if not is_new:
         changes = compare(read_stored(base.read_text(), str(base)), wanted.base)
         _check_common(path, changes, {*index["axes"], *wanted.sweep.axes})
+    known = {run["name"]: run for run in index["runs"]}
     added, changed, named = [], [], set()
     for run, is_known in _matched(path, index, wanted):
         named.add(run.name)
+        if is_known:
+            known[run.name]["values"] = run.values  # of an axis that was added, too
         if not is_known:
             added.append(run.name)
             _write_run(path, run)

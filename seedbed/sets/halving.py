@@ -295,6 +295,22 @@ def read_decisions(folder: Path) -> list[Decision]:
     return decisions
 
 
+def pruned_last(folder: Path) -> list[Mapping[str, Any]]:
+    """Return the values of the settings that were pruned at the last rung, the best one first.
+
+    Raises:
+        SeedbedError: As `read_members` and `read_decisions`.
+    """
+    decisions = read_decisions(folder)
+    last = max((one["frames"] for one in decisions), default=0)
+    rows = [row for one in decisions if one["frames"] == last for row in one["ranking"]]
+    values = {member.name: member.values for member in read_members(folder)}
+    pruned = [(row["mean"], row["runs"][0]) for row in rows
+              if not row["goes_on"] and row["mean"] is not None]  # fmt: skip
+    pruned.sort(key=lambda pair: -pair[0])
+    return [values[name] for _, name in pruned]
+
+
 def _file(folder: Path) -> Path:
     return folder / "set" / "halving.json"
 

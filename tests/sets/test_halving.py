@@ -17,8 +17,9 @@ from seedbed.cli.main import main
 from seedbed.config.load import dump_experiment
 from seedbed.runs.evaluations import append_evaluation
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.sets.confirmation import confirmation
 from seedbed.sets.ends import write_ends
-from seedbed.sets.folder import Member, Written, write_set
+from seedbed.sets.folder import Member, Written, sweep_file, write_set
 from seedbed.sets.halving import decide, describe_decision, members_at_rungs
 from seedbed.sets.resolve import resolve
 from seedbed.sets.runs import load_runs
@@ -256,6 +257,9 @@ def test_pruned_runs_are_counted_in_status_and_comparison(
         "every other one was pruned before. Not confirmed: it is the best of 3"
         in (compared["sentence"])
     )
+    sweep = read_sweep(sweep_file(tmp_path))
+    fresh = confirmation(tmp_path, resolve(sweep, "a sweep"), seeds=2).runs
+    assert {run.values[LR] for run in fresh} == {3e-3, 2e-3}, "the last pruned one beside the best"
     early = result("compare", "--at", "1007")
     assert [len(group["final"]["scores"]) for group in early["groups"]] == [3, 3, 3]
 
