@@ -167,7 +167,7 @@ def test_a_decision_stays_and_what_is_added_is_ranked_beside_it(tmp_path: Path) 
             append_evaluation(member.run, row)
     assert decide(tmp_path) is None
     assert (tmp_path / "set/halving.json").read_text() == before
-    write(tmp_path, [1e-3, 2e-3, 3e-3, 4e-3, 3.5e-3, 2.5e-3], seeds=3)
+    write(tmp_path, [1e-3, 2e-3, 3e-3, 4e-3, 5e-3, 3.5e-3, 2.5e-3], seeds=3)
     members = members_at_rungs(tmp_path)
     assert settings(one for one in members if one.is_pruned) == {1e-3, 2e-3}
     train(tmp_path, lambda member, _: 1000 * rate(member))
@@ -175,8 +175,8 @@ def test_a_decision_stays_and_what_is_added_is_ranked_beside_it(tmp_path: Path) 
     assert decision is not None
     assert decision["frames"] == 1000
     members = members_at_rungs(tmp_path)
-    assert settings(one for one in members if not one.is_pruned) == {*kept, 3.5e-3}
-    assert decide(tmp_path) is None, "the added setting has still to reach the next rung"
+    assert settings(one for one in members if not one.is_pruned) == {*kept, 3.5e-3, 5e-3}
+    assert decide(tmp_path) is None, "the added settings have still to reach the next rung"
 
 
 @pytest.mark.parametrize(
