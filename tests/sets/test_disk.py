@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,15 +14,8 @@ from seedbed.sets.disk import describe_disk, shortage
 from seedbed.sets.folder import Member, read_members
 from tests.sets.test_driver import SMALL, frames
 from tests.support.processes import START_S, Process
+from tests.support.volume import MIB, mounted, put
 from tests.support.waiting import wait_for
-
-MIB = 2**20
-
-
-def put(file: Path, size: int) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("wb") as out:
-        os.posix_fallocate(out.fileno(), 0, size)
 
 
 def test_the_disk_of_a_set_is_told_and_short_with_both_numbers(
@@ -54,12 +45,10 @@ def test_the_disk_of_a_set_is_told_and_short_with_both_numbers(
 def volume(tmp_path: Path) -> Iterator[Path]:
     """Return a volume of 160 MiB."""
     path = tmp_path / "volume"
-    path.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=160m", "tmpfs", str(path)]
-    if not shutil.which("mount") or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("no volume can be mounted here")
-    yield path
-    subprocess.run(["umount", "-l", str(path)], check=True)
+    with mounted(path, 160) as can:
+        if not can:
+            pytest.skip("no volume can be mounted here")
+        yield path
 
 
 @pytest.mark.slow
