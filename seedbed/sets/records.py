@@ -1,5 +1,6 @@
 """A run as it is compared: what it was trained with, how it ended, what its evaluations found."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter
@@ -46,7 +47,7 @@ class Record:
         setup: What may change a score besides settings: commit, version, machine, Python.
         state: `finished`, `failed`, `diverged`, `pruned`, `stopped` or `unfinished`.
         stop_reason: Stop condition that has ended the run; empty without one.
-        evaluations: By frames.
+        evaluations: By frames; those whose mean is a finite number.
         env_frames: Emulator frames of the training so far.
         seconds: Seconds of training so far.
         dollars: Cost so far, in US dollars.
@@ -99,6 +100,9 @@ def read_record(
     counters = summary or dict(status.get("counters") or {})
     state, reason = _state(path, summary, status)
     evaluations = _evaluations(path, summary, settings["gossip.replicas"] > 1)
+    if evaluations and not math.isfinite(evaluations[-1].mean) and state == "finished":
+        state, reason = "diverged", ""
+    evaluations = tuple(one for one in evaluations if math.isfinite(one.mean))
     frames, seconds, dollars = (
         float(counters.get(name) or 0.0) for name in ("env_frames", "seconds", "dollars")
     )
