@@ -30,7 +30,8 @@ def describe_disk(folder: Path, members: Sequence[Member], runs: int) -> str:
         needed = max(sizes) * max(0, runs - len(sizes))
         more = ", which is more than is free" if needed > _free(folder) else ""
         expected = f"disk: {_text(max(sizes))} a run, {_text(needed)} to come; {free}{more}"
-    return f"{expected}. Below {_text(least_free(folder))} for each run at once, none trains"
+    least = _text(least_free(folder))
+    return f"{expected}. Where less than {least} is free for each run at once, none trains"
 
 
 def shortage(folder: Path, members: Sequence[Member]) -> str:

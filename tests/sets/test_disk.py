@@ -26,7 +26,7 @@ def test_the_disk_of_a_set_is_told_and_short_with_both_numbers(
     members = [Member(tmp_path / f"{name}.yaml", {}) for name in "abc"]
     first = describe_disk(tmp_path / "not-there-yet", [], 3)
     assert "what a run takes is measured on the first that ends; 500 MiB free" in first
-    assert "Below 50 MiB for each run at once, none trains" in first
+    assert "Where less than 50 MiB is free for each run at once, none trains" in first
     assert not shortage(tmp_path, members)
 
     put(members[0].run / "checkpoints" / "checkpoint-9.safetensors", 60 * MIB)
