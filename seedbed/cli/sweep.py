@@ -257,7 +257,7 @@ def _drive(args: argparse.Namespace, folder: Path, budget: Budget | None) -> Non
         lost = [one.name for one in members if one.is_pruned and one.name in failed]
         text = f"{len(failed)} of {len(members)} runs failed: {named}"
         text += "; --retry failed starts them" if len(lost) < len(failed) else ""
-        text += f", but not {', '.join(lost)}, of pruned settings" if lost else ""
+        text += f"; of pruned settings, which stay: {', '.join(lost)}" if lost else ""
         raise SeedbedError(ExitCode.SET_FAILED, text)
 
 

@@ -254,7 +254,7 @@ def test_pruned_runs_are_counted_in_status_and_comparison(
     assert (best["label"], best["states"]) == ("lr=0.003", {"finished": 3})
     assert [other["states"] for other in others] == [{"pruned": 3}] * 2
     assert (
-        "every other one was pruned before. Not confirmed: it is the best of 3"
+        "every other one was pruned or lost before. Not confirmed: it is the best of 3"
         in (compared["sentence"])
     )
     sweep = read_sweep(sweep_file(tmp_path))
