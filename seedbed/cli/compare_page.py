@@ -66,8 +66,16 @@ def _head(result: Mapping[str, Any]) -> tuple[str, ...]:
     to = f"frames to {result['score']:g}" if result["score"] is not None else ""
     runs = "runs" if _best_of_head(result) else "seeds"
     return (
-        *("setting", runs, "lost", "reached", to, f"final{at}", "95 %", "best checkpoint"),
-        *(_best_of_head(result), "frames", "time", "cost", "best is better", "p"),
+        *("setting", runs, "lost", "pruned", "reached", to, f"final{at}", "95 %"),
+        *(
+            "best checkpoint",
+            _best_of_head(result),
+            "frames",
+            "time",
+            "cost",
+            "best is better",
+            "p",
+        ),
     )
 
 
@@ -86,9 +94,10 @@ def _cells(group: Mapping[str, Any], result: Mapping[str, Any]) -> tuple[str, ..
         group["label"],
         str(seeds) if finished == seeds else f"{finished} of {seeds}",
         str(group["lost"]) if group["lost"] else "",
+        str(group["states"].get("pruned", "")),
         f"{times['reached']} of {times['of']}" if times else "",
         (si_number(times["median"]) if times["median"] is not None else NOTHING) if times else "",
-        f"{significant(final['mean'])}{'*' * bool(group['lost'])}" if final else "",
+        f"{significant(final['mean'])}{'*' * _is_partial(group)}" if final else "",
         _interval(final, "interval"),
         significant(checkpoint["mean"]) if checkpoint else "",
         significant(best_of["score"]) if best_of else "",
@@ -120,6 +129,12 @@ def _interval(found: Mapping[str, Any] | None, name: str) -> str:
         return ""
     low, high = found[name]
     return f"[{significant(low)}, {significant(high)}]"
+
+
+def _is_partial(group: Mapping[str, Any]) -> bool:
+    """Return whether a group's final leaves out seeds that were lost or pruned."""
+    is_less = bool(group["lost"] or group["states"].get("pruned"))
+    return is_less and len(group["finals"]) < len(group["runs"])
 
 
 def _p(beside: Mapping[str, Any] | None) -> str:
@@ -169,6 +184,11 @@ def _definitions(result: Mapping[str, Any]) -> Iterator[str]:
         )
     if any(group["lost"] for group in groups):
         yield "lost: failed or diverged; such a setting ranks last, and *: a mean of the others."
+    if any(group["states"].get("pruned") for group in groups):
+        yield (
+            "pruned: ended at a rung of successive halving, where other settings were better; "
+            "*: a mean of the others."
+        )
     if len(groups) > 1:
         yield (
             "best is better: probability that a seed of the first setting beats one of this "

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -88,12 +89,17 @@ def row(path: Path, folder: Path) -> dict[str, Any]:
         "done": max((min(1.0, done / limit) for done, limit in limits if limit), default=None),
         "env_frames": frames,
         "goal": stop["env_frames"] or None,
-        "mean_return": status["numbers"].get("mean_return"),
-        "evaluation_mean": (status["evaluation"] or {}).get("mean"),
+        "mean_return": _finite(status["numbers"].get("mean_return")),
+        "evaluation_mean": _finite((status["evaluation"] or {}).get("mean")),
         "seconds": status["counters"]["seconds"],
         "seconds_left": left["seconds"] if left else None,
         "dollars": sum(float(each["counters"]["dollars"]) for each in statuses),
     }
+
+
+def _finite(value: float | None) -> float | None:
+    """Return a number that JSON has; None for another one."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _cells(of: dict[str, Any]) -> tuple[str, ...]:

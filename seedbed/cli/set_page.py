@@ -9,7 +9,8 @@ from seedbed.runtime.formats import columns, duration, money, percent, si_number
 from seedbed.runtime.text import counted
 from seedbed.sets.budget import Spending
 from seedbed.sets.ends import code_name, read_ends
-from seedbed.sets.folder import Member, read_members, sweep_file
+from seedbed.sets.folder import Member, sweep_file
+from seedbed.sets.halving import describe_decision, members_at_rungs, read_decisions
 from seedbed.sets.resolve import describe
 from seedbed.sets.states import LOST, run_state
 from seedbed.sets.stopped import is_stopped
@@ -24,13 +25,14 @@ def set_status(folder: Path) -> dict[str, Any]:
     Raises:
         SeedbedError: As `read_members`.
     """
-    members = read_members(folder)
+    members = members_at_rungs(folder)
     rows = [_row(member, folder) for member in members]
     budget = read_sweep(sweep_file(folder)).budget
     spending = Spending(folder, budget)
     return {
         "budget": budget.model_dump(),
         "ended_by": spending.exceeded(spending.spent(members, ())) or None,
+        "halving": read_decisions(folder),
         "runs": rows,
         "states": dict(Counter(one["state"] for one in rows)),
         "env_frames": sum(one["env_frames"] or 0 for one in rows),
@@ -42,12 +44,14 @@ def set_status(folder: Path) -> dict[str, Any]:
 def _row(member: Member, folder: Path) -> dict[str, Any]:
     found = row(member.run, folder / "runs")
     found |= {"run": member.name, "values": dict(member.values), "ends": read_ends(member)}
+    if (rung := member.rung) is not None and found["env_frames"]:
+        found["done"] = min(1.0, found["env_frames"] / rung.stop)
     state = run_state(member, member.summary(), member.status())
     if state in LOST and found["ends"]:
         found["state"] = f"FAILED, {code_name(found['ends'][-1]['code'])}"
     elif state == "stopped" and is_stopped(member):
         found["state"] = "stopped by a person"
-    elif state in ("finished", "to begin"):
+    elif state in ("finished", "pruned", "at its rung", "to begin"):
         found["state"] = state
     return found
 
@@ -61,7 +65,8 @@ def set_page(status: dict[str, Any]) -> str:
         f"frames, {duration(status['seconds'])} of training, {money(status['dollars'])}"
     )
     by = status["ended_by"]
-    lines = [total, *([f"ended by {by}"] if by else [])]
+    lines = [*map(describe_decision, status["halving"]), total]
+    lines += [f"ended by {by}"] if by else []
     return f"{columns(rows, '<<>>>>><')}\n\n" + "\n".join(lines)
 
 

@@ -25,6 +25,7 @@ from seedbed.runtime.text import counted
 from seedbed.sets.budget import check_budget
 from seedbed.sets.code import check_code, code_of, note_begin
 from seedbed.sets.confirmation import confirmation
+from seedbed.sets.disk import describe_disk
 from seedbed.sets.driver import Driver
 from seedbed.sets.ends import code_name, has_failed, read_ends
 from seedbed.sets.folder import (
@@ -38,13 +39,14 @@ from seedbed.sets.folder import (
     with_bound_of,
     write_set,
 )
+from seedbed.sets.halving import check_halving, members_at_rungs
 from seedbed.sets.plan import plan, table
 from seedbed.sets.resolve import ResolvedSet, describe, resolve
 from seedbed.sets.sweep import Budget, read_sweep
 
 # Options that a folder of experiments alone cannot take.
 _OF_A_SWEEP = (
-    *("set", "seeds", "draws", "name", "confirm"),
+    *("set", "seeds", "draws", "name", "confirm", "halving"),
     *(f"budget_{name}" for name in Budget.model_fields),
 )
 _NOTICE = "stopping each run with a last checkpoint; a second signal ends them at once"
@@ -63,6 +65,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name in Budget.model_fields:
         text = f"bound of all runs together, in {name}"
         add(f"--budget-{name}", type=float, metavar=name[0].upper(), help=text)
+    text = "rank the settings by all their seeds after so many frames, and go on with the best "
+    text += "third; again at three times the frames, and so on, up to stop.env_frames"
+    add("--halving", type=int, metavar="FRAMES", help=text)
     text = "train the best two settings of the set on N fresh seeds, which alone support a claim"
     add("--confirm", type=positive, metavar="N", help=text)
     add("--out", type=Path, metavar="DIR", help="folder of the set (default: sweeps/NAME)")
@@ -97,10 +102,19 @@ def run(args: argparse.Namespace) -> int:
         folder = folder or args.out or Path("sweeps") / wanted.name
         wanted = with_bound_of(folder, wanted)
         budget = wanted.sweep.budget
+        check_halving(folder, wanted)
+        if wanted.sweep.halving.first and (args.print or args.line is not None):
+            raise SeedbedError(
+                ExitCode.USAGE,
+                "--print and --line start runs apart from each other, and halving ranks all of "
+                "them at each rung: leave them out, or set halving.first to 0",
+            )
         print_lines(plan(wanted, args.target))
         for line in settings_without_effect(wanted.base):
             print_lines(f"  {line}")
         if args.dry_run:
+            there = read_members(folder) if is_set(folder) else []
+            print_lines(describe_disk(folder, there, max(len(there), len(wanted.runs))))
             emit(table(as_in_folder(folder, wanted)))
             return ExitCode.OK
         _write(folder, wanted)
@@ -134,6 +148,8 @@ def _wanted(args: argparse.Namespace, source: str | Path) -> ResolvedSet:
         options["draws"] = {"number": args.draws}
     if args.name is not None:
         options["name"] = args.name
+    if args.halving is not None:
+        options["halving"] = {"first": args.halving}
     bounds = {name: getattr(args, f"budget_{name}") for name in Budget.model_fields}
     if given := {name: value for name, value in bounds.items() if value is not None}:
         options["budget"] = given
@@ -205,37 +221,56 @@ def _drive(args: argparse.Namespace, folder: Path, budget: Budget | None) -> Non
         ) from None
     except OSError as error:
         raise RunDirectoryError(f"cannot lock {folder}: {error}") from error
+    members = read_members(folder)
+    print_lines(describe_disk(folder, members, len(members)))
     driver = Driver(folder, args.parallel, print_lines, args.retry, budget)
     try:
         on_stop_signals(driver.stop, notice=_NOTICE)
         driver.run()
     finally:
         release_lock(lock)
-    members = read_members(folder)
-    finished = [member.name for member in members if member.is_finished]
+    members = members_at_rungs(folder)
+    finished = [
+        member.name
+        for member in members
+        if member.is_finished and (member.rung is None or member.rung.is_last)
+    ]
     failed = {
         member.name: read_ends(member)[-1]["code"] for member in members if has_failed(member)
     }
-    waiting = len(members) - len(finished) - len(failed)
-    print_lines(_ending(len(members), finished, failed, waiting))
+    pruned = [one.name for one in members if one.is_pruned and one.name not in failed]
+    waiting = len(members) - len(finished) - len(failed) - len(pruned)
+    print_lines(_ending(len(members), finished, failed, pruned, waiting))
     if driver.bound:
         print_lines(f"ended by {driver.bound}; the same command with a larger one goes on")
     result = {
-        "finished": finished, "failed": failed, "waiting": waiting, "runs": len(members),
-        "ended_by": driver.bound or None,
+        "finished": finished, "failed": failed, "pruned": pruned, "waiting": waiting,
+        "runs": len(members), "ended_by": driver.bound or None,
     }  # fmt: skip
     print_result(args, result)
+    if driver.shortage and waiting:
+        raise RunDirectoryError(driver.shortage)
     if driver.brake:
         raise SeedbedError(ExitCode.SET_FAILED, driver.brake)
     if failed:
         named = ", ".join(f"{name}: {code_name(code)}" for name, code in failed.items())
-        text = f"{len(failed)} of {len(members)} runs failed: {named}; --retry failed starts them"
+        lost = [one.name for one in members if one.is_pruned and one.name in failed]
+        text = f"{len(failed)} of {len(members)} runs failed: {named}"
+        text += "; --retry failed starts them" if len(lost) < len(failed) else ""
+        text += f"; of pruned settings, which stay: {', '.join(lost)}" if lost else ""
         raise SeedbedError(ExitCode.SET_FAILED, text)
 
 
-def _ending(count: int, finished: Sequence[str], failed: dict[str, int], waiting: int) -> str:
+def _ending(
+    count: int,
+    finished: Sequence[str],
+    failed: dict[str, int],
+    pruned: Sequence[str],
+    waiting: int,
+) -> str:
     words = [f"set: {len(finished)} of {counted(count, 'run')} finished"]
     words += [f"{len(failed)} failed"] if failed else []
+    words += [f"{len(pruned)} pruned"] if pruned else []
     words += [f"{waiting} to go on"] if waiting else []
     return ", ".join(words)
 

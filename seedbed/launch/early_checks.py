@@ -2,6 +2,8 @@
 
 import shutil
 import socket
+from contextlib import suppress
+from pathlib import Path
 
 from seedbed.config import Experiment
 from seedbed.envs.probe import EnvironmentProbe
@@ -27,6 +29,19 @@ def check_environment(probe: EnvironmentProbe | None) -> None:
         raise SeedbedError(ExitCode.ENVIRONMENT, probe.failure)
 
 
+def least_free(run: Path) -> int:
+    """Return the bytes that must be free for logs and the next two checkpoints of a run.
+
+    Args:
+        run: The run directory.
+    """
+    sizes = [0]
+    for file in (run / "checkpoints").glob("checkpoint-*.safetensors"):
+        with suppress(FileNotFoundError):  # another process trains, and has replaced it
+            sizes.append(file.stat().st_size)
+    return max(_LEAST_BYTES, 2 * max(sizes))
+
+
 def check_disk(directory: RunDirectory) -> None:
     """Check that the next checkpoints fit beside the newest one.
 
@@ -36,10 +51,7 @@ def check_disk(directory: RunDirectory) -> None:
     Raises:
         SeedbedError: RUN_DIRECTORY, with both numbers.
     """
-    folder = directory.path / "checkpoints"
-    files = folder.glob("checkpoint-*.safetensors") if folder.is_dir() else ()
-    newest = max((file.stat().st_size for file in files), default=0)
-    needed = max(_LEAST_BYTES, 2 * newest)
+    needed = least_free(directory.path)
     free = shutil.disk_usage(directory.path).free
     if free < needed:
         raise RunDirectoryError(

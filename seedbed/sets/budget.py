@@ -14,6 +14,7 @@ from typing import NamedTuple
 from seedbed.runtime.exit_codes import ConfigError
 from seedbed.runtime.files import atomic_write
 from seedbed.runtime.formats import money, si_number, significant
+from seedbed.runtime.shortage import is_shortage
 from seedbed.sets.folder import Member
 from seedbed.sets.resolve import Run
 from seedbed.sets.sweep import Budget
@@ -83,10 +84,14 @@ class Spending:
         """Count time during which at least one run has trained.
 
         Raises:
-            OSError: The file cannot be written.
+            OSError: The file cannot be written, for another reason than a shortage.
         """
         self._hours += seconds / 3600
-        atomic_write(self._file, json.dumps({"hours": self._hours}) + "\n")
+        try:
+            atomic_write(self._file, json.dumps({"hours": self._hours}) + "\n")
+        except OSError as error:
+            if not is_shortage(error):  # the next second writes it
+                raise
 
     def spent(self, members: Sequence[Member], running: Sequence[Member]) -> Spent:
         """Return what all runs have taken, as their status tells it."""

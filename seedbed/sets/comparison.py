@@ -27,6 +27,8 @@ from seedbed.sets.statistics import (
 )
 
 LEVEL = 0.05
+# Of pruned runs there are evaluations until their rung (--at).
+_ENDED = ("finished", "pruned")
 _ENVIRONMENT = "environment.id"
 # What a group has of each measure, and where its runs have theirs.
 _MEASURES = {
@@ -72,7 +74,8 @@ def compare(
             result["sentence"] = f"On seeds that did not choose it: {found['sentence']}"
             return result
     best, *others = result["groups"]
-    if others and best[result["ranked_by"]] is not None and "worse_than_best" in others[0]:
+    is_chosen = any("worse_than_best" in row or "pruned" in row["states"] for row in others)
+    if best[result["ranked_by"]] is not None and is_chosen:
         count = len(result["groups"])
         result["sentence"] += f" Not confirmed: it is the best of {count}, on its own seeds."
     return result
@@ -150,7 +153,7 @@ def _row(
     }
     if (at := horizon.env_frames) is not None:
         for unit, record in units.items():
-            if record.state == "finished" and (found := final(record, at)) is not None:
+            if record.state in _ENDED and (found := final(record, at)) is not None:
                 row["finals"][unit] = found
                 row["best_checkpoints"][unit] = best_checkpoint(record, at)
                 if (begin := horizon.begin) is not None:
@@ -159,7 +162,7 @@ def _row(
         row["times"] = {
             unit: (never, False) if r.state in LOST else _time_of(r, target, by_evaluations)
             for unit, r in units.items()
-            if r.state in ("finished", *LOST)
+            if r.state in (*_ENDED, *LOST)
         }
     row["draws"] = _draws(units, row["finals"])
     return row
@@ -329,7 +332,9 @@ def _sentence(rows: Sequence[Mapping[str, Any]], ranked_by: str, target: float |
     if len(rows) == 1:
         return f"{text}."
     verdicts = [row["worse_than_best"]["differs"] for row in rows[1:] if "worse_than_best" in row]
-    if any(verdict is None for verdict in verdicts) or not verdicts:
+    if not verdicts and all({"pruned", *_LOST} & row["states"].keys() for row in rows[1:]):
+        text += "; every other one was pruned or lost before"
+    elif any(verdict is None for verdict in verdicts) or not verdicts:
         text += "; fewer than three seeds of a setting cannot tell noise from a difference"
     elif not any(verdicts):
         text += "; the differences from the others are within the noise"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from seedbed.runtime.exit_codes import ConfigError
+from seedbed.sets.halving import pruned_last
 from seedbed.sets.resolve import ResolvedSet, Run, resolve
 from seedbed.sets.runs import load_runs
 
@@ -18,6 +19,8 @@ _SETTINGS = 2
 
 def confirmation(folder: Path, wanted: ResolvedSet, seeds: int) -> ResolvedSet:
     """Return the runs that confirm the best two settings of a set.
+
+    Where successive halving has left one, the other is the best of those pruned last.
 
     Args:
         folder: The folder of the set.
@@ -34,14 +37,15 @@ def confirmation(folder: Path, wanted: ResolvedSet, seeds: int) -> ResolvedSet:
             "compare: confirm a set of one environment"
         )
     ranking = load_runs(folder).compare(list(wanted.sweep.axes))
-    ranked = [row for row in ranking["groups"] if row[ranking["ranked_by"]] is not None]
+    ranked = [row["values"] for row in ranking["groups"] if row[ranking["ranked_by"]] is not None]
+    ranked += pruned_last(folder) if ranked else []
     if len(ranked) < _SETTINGS:
         raise ConfigError(
             f"{folder} has {len(ranked)} settings with a result, and --confirm takes the best "
             f"{_SETTINGS}: train them first. {' '.join(ranking['notes'])}"
         )
     chosen = range(FIRST_SEED, FIRST_SEED + seeds)
-    runs = [run for row in ranked[:_SETTINGS] for run in _runs(wanted, row["values"], chosen)]
+    runs = [run for values in ranked[:_SETTINGS] for run in _runs(wanted, values, chosen)]
     runs.sort(key=lambda run: run.seed)
     return ResolvedSet(wanted.name, wanted.sweep, wanted.base, runs, ())
 

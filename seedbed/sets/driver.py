@@ -5,18 +5,21 @@ import re
 import subprocess
 import time
 from collections.abc import Callable
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from seedbed.launch.supervisor import last_cause_in, start_seedbed
-from seedbed.runtime.exit_codes import ExitCode
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.formats import percent, si_number, significant
 from seedbed.runtime.log_files import rotate_log
 from seedbed.runtime.text import counted
 from seedbed.sets.budget import Spending, Spent
 from seedbed.sets.code import note_begin
+from seedbed.sets.disk import describe_disk, shortage
 from seedbed.sets.ends import End, code_name, has_failed, read_ends, write_ends
 from seedbed.sets.folder import Member, read_members
+from seedbed.sets.halving import decide, describe_decision, members_at_rungs
 from seedbed.sets.stopped import is_stopped, unmark
 from seedbed.sets.sweep import Budget
 
@@ -25,7 +28,7 @@ _ALIKE = 3
 _SOON_S = 120.0
 # Kills of one run, by a signal that nobody here has sent, without a new checkpoint between them.
 _MOST_KILLS = 5
-# Between two looks at what a set with a bound has spent.
+# Between two looks at the disk, and at what a set with a bound has spent.
 _INTERVAL_S = 1.0
 
 
@@ -33,6 +36,7 @@ class _Running(NamedTuple):
     member: Member
     process: subprocess.Popen[Any]
     begun: float  # by the monotonic clock
+    end: int  # descriptor that is readable once the process has ended
 
 
 class Driver:
@@ -54,6 +58,7 @@ class Driver:
         bound: Which bound has ended the set, or leaves no room for another run, with both numbers;
             empty without one.
         brake: Why no other run is started, though some wait; empty where that is not so.
+        shortage: Why the disk has no room for another run; empty where it has.
     """
 
     def __init__(
@@ -74,8 +79,10 @@ class Driver:
         self._alike: list[tuple[Member, tuple[int, str]]] = []
         self._spending = Spending(folder, budget or Budget())
         self._counted = time.monotonic()
+        self._is_measured = False
         self.bound = ""
         self.brake = ""
+        self.shortage = ""
 
     def stop(self, _: str) -> None:
         """Let no other run begin, and tell those that are there to stop. For a signal handler."""
@@ -93,11 +100,15 @@ class Driver:
                 self._start(*found)
             elif self._running:
                 self._wait()
-            else:
+            elif not self._decides():
                 return
 
     def _fits(self, member: Member) -> bool:
-        """Return whether the bound of the set has room for a run beside those that run."""
+        """Return whether the disk and the bound have room for a run beside those that run."""
+        beside = [each.member for each in self._running.values()]
+        self.shortage = shortage(self._folder, [*beside, member])
+        if self.shortage:
+            return False
         if self._spending.has_bound:  # without one, no status is read
             running, spent = self._spent()
             self.bound = self._spending.exceeded(spent) or self._spending.refusal(
@@ -122,11 +133,19 @@ class Driver:
             self._report(f"{reached}: stopping each run with a last checkpoint")
             self.stop("")
 
+    def _keep_room(self) -> None:
+        """Stop all runs where the disk has no room for the last checkpoint of each."""
+        running = [each.member for each in self._running.values()]
+        if not self._stopping and (found := shortage(self._folder, running)):
+            self.shortage = found
+            self._report(f"{found}. Stopping each run with a last checkpoint")
+            self.stop("")
+
     def _next(self) -> tuple[Member, str] | None:
         """Return the next run, and its place among all; None where none waits."""
-        members = read_members(self._folder)
+        members = members_at_rungs(self._folder)
         for number, member in enumerate(in_order(members), 1):
-            if member.name in self._tried:
+            if member.name in self._tried or member.is_pruned:
                 continue
             if member.is_finished:
                 self._tried.add(member.name)  # reading it again takes time
@@ -140,19 +159,39 @@ class Driver:
             return member, f"{number} of {len(members)}"
         return None
 
+    def _decides(self) -> bool:
+        """Rank the settings of a rung that all its runs have reached; return whether it did."""
+        if self._stopping or self.brake or self.bound or self.shortage:
+            return False
+        try:
+            decision = decide(self._folder)
+        except SeedbedError as error:
+            self.brake = str(error)
+            return False
+        if decision is None:
+            return False
+        self._report(describe_decision(decision))
+        self._tried -= {name for row in decision["ranking"] for name in row["runs"]}
+        return True
+
     def _start(self, member: Member, place: str) -> None:
         self._tried.add(member.name)
         note_begin(self._folder, member.name)
         member.log.parent.mkdir(exist_ok=True)
         rotate_log(member.log)
         begins = "resumes" if member.has_begun else "begins"
+        rung = []
+        if member.rung is not None and not member.rung.is_last:
+            rung = [f"--set=stop.env_frames={member.rung.frames}"]
+            begins += f" to the rung at {member.rung.frames:,} frames"
         with member.log.open("ab") as errors:
             process = start_seedbed(
-                *("train", str(member.file), f"--run-dir={member.run}"),
+                *("train", str(member.file), f"--run-dir={member.run}", *rung),
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
             )
-        self._running[process.pid] = _Running(member, process, time.monotonic())
+        end = os.pidfd_open(process.pid)
+        self._running[process.pid] = _Running(member, process, time.monotonic(), end)
         self._report(f"{member.name}: {begins} ({place}); `seedbed status {member.run}`")
         if self._stopping:  # since the process was asked for
             self._tell()
@@ -165,21 +204,23 @@ class Driver:
                 running.process.terminate()
 
     def _wait(self) -> None:
-        """Wait until a process ends; with a bound, for an interval at most."""
-        options = os.WEXITED | os.WNOWAIT  # `Popen` takes the exit code
+        """Wait until a process ends, for an interval at most."""
+        self._keep_room()
         if self._spending.has_bound:
             self._keep_bound()
-            ended = os.waitid(os.P_ALL, 0, options | os.WNOHANG)
-            if ended is None:
-                time.sleep(_INTERVAL_S)
-                return
-        else:
-            ended = os.waitid(os.P_ALL, 0, options)
-            assert ended is not None
-        running = self._running.pop(ended.si_pid)
+        ended = wait([each.end for each in self._running.values()], _INTERVAL_S)
+        if not ended:
+            return
+        running = next(each for each in self._running.values() if each.end == ended[0])
         code = running.process.wait()
+        del self._running[running.process.pid]
+        os.close(running.end)
         was_on = self.brake
         self._report(f"{running.member.name}: {self._end(running, code)}")
+        if not self._is_measured and running.member.is_finished:
+            self._is_measured = True
+            members = read_members(self._folder)
+            self._report(describe_disk(self._folder, members, len(members)))
         if self.brake and not was_on:
             self._report(self.brake)
 
@@ -188,10 +229,14 @@ class Driver:
         member = running.member
         if member.is_finished:
             self._alike.clear()
-            return f"finished, {describe_score(member)}"
+            is_last = member.rung is None or member.rung.is_last
+            return f"{'finished' if is_last else 'at its rung'}, {describe_score(member)}"
         if self._stopping or is_stopped(member):
             return "stopped, with a checkpoint if it had begun to train"
         cause = last_cause_in(member.log)
+        if found := shortage(self._folder, [member]):
+            self.shortage = found
+            return f"ended for want of room: {cause}"
         if code == ExitCode.RUN_DIRECTORY and " is in use by " in cause:
             return f"left to the process that trains it: {cause}"
         if code < 0 and self._may_go_on(member):

@@ -27,7 +27,7 @@ from seedbed.config.load import dump_experiment, run_of
 from seedbed.config.yaml_text import dump_yaml
 from seedbed.runs.evaluations import read_evaluations
 from seedbed.runs.layout import learner_directories
-from seedbed.runs.resume import Change, compare, read_stored
+from seedbed.runs.resume import Change, compare, read_stored, with_value
 from seedbed.runtime.exit_codes import (
     ConfigError,
     ExitCode,
@@ -45,6 +45,25 @@ _OWN = "set"
 _WRITING_S = 30.0  # a write of 1,000 files takes a second
 
 
+class Rung(NamedTuple):
+    """Where a run of a set with successive halving stops, to be ranked.
+
+    Attributes:
+        frames: Emulator frames until which the run is trained; of the last rung those of `stop`.
+        stop: `stop.env_frames` of the file.
+        is_pruned: The run's setting was not among the best at this rung.
+    """
+
+    frames: int
+    stop: int
+    is_pruned: bool
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the run ends there, unranked."""
+        return self.frames == self.stop
+
+
 @dataclass(frozen=True)
 class Member:
     """One run of a set, as its folder has it.
@@ -52,10 +71,12 @@ class Member:
     Attributes:
         file: File of the experiment.
         values: Values of the axes by key; empty where the folder does not name them.
+        rung: Rung of the run; None without halving.
     """
 
     file: Path
     values: Mapping[str, Any]
+    rung: Rung | None = None
 
     @property
     def name(self) -> str:
@@ -64,12 +85,15 @@ class Member:
 
     @cached_property
     def experiment(self) -> Experiment:
-        """Settings of the file.
+        """Settings of the file, with the stop of the rung.
 
         Raises:
             SeedbedError: CONFIG, the file is wrong.
         """
-        return load_experiment(self.file)
+        experiment = load_experiment(self.file)
+        if self.rung is None:
+            return experiment
+        return with_value(experiment, "stop.env_frames", self.rung.frames)
 
     @property
     def run(self) -> Path:
@@ -88,7 +112,7 @@ class Member:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run has met a stop condition of the file, and has its last evaluation."""
+        """Whether the run has met its stop condition, and has its last evaluation."""
         summary = self.summary()
         if not summary:
             return False
@@ -96,7 +120,9 @@ class Member:
             stored = load_experiment(self.run / "experiment.yaml")
         except SeedbedError:  # the run itself names what is wrong with it
             return False
-        if stored.stop != self.experiment.stop:
+        if self.rung is not None and summary["env_frames"] < self.rung.frames:
+            return False
+        if self.rung is None and stored.stop != self.experiment.stop:
             return False
         if not self.experiment.evaluation.at_end:
             return True
@@ -104,6 +130,11 @@ class Member:
         # The evaluation of several learners is of their average or their best.
         several = bool(evaluation) and "learners" in summary
         return several or evaluation.get("updates") == summary["updates"]
+
+    @property
+    def is_pruned(self) -> bool:
+        """Whether others were better at the run's rung."""
+        return self.rung is not None and self.rung.is_pruned
 
     def summary(self) -> dict[str, Any]:
         """Return summary.json of the run; {} of a run that has not ended."""
@@ -185,15 +216,17 @@ def sweep_file(path: Path) -> Path:
 
 
 def with_bound_of(path: Path, wanted: ResolvedSet) -> ResolvedSet:
-    """Return a set with the bound that its folder has, where the set itself names none.
+    """Return a set with the bound and the rungs of its folder, where the set itself names none.
 
     Raises:
         SeedbedError: CONFIG, the folder's sweep is damaged.
     """
-    if "budget" in wanted.sweep.model_fields_set or not sweep_file(path).exists():
+    unnamed = {"budget", "halving"} - wanted.sweep.model_fields_set
+    if not unnamed or not sweep_file(path).exists():
         return wanted
-    stored = read_sweep(sweep_file(path)).budget
-    return replace(wanted, sweep=wanted.sweep.model_copy(update={"budget": stored}))
+    stored = read_sweep(sweep_file(path))
+    update = {name: getattr(stored, name) for name in unnamed & stored.model_fields_set}
+    return replace(wanted, sweep=wanted.sweep.model_copy(update=update))
 
 
 def as_in_folder(path: Path, wanted: ResolvedSet) -> list[Run]:
@@ -262,9 +295,12 @@ def _write(path: Path, wanted: ResolvedSet, confirms: bool) -> Written:
     if not is_new:
         changes = compare(read_stored(base.read_text(), str(base)), wanted.base)
         _check_common(path, changes, {*index["axes"], *wanted.sweep.axes})
+    known = {run["name"]: run for run in index["runs"]}
     added, changed, named = [], [], set()
     for run, is_known in _matched(path, index, wanted):
         named.add(run.name)
+        if is_known:
+            known[run.name]["values"] = run.values  # of an axis that was added, too
         if not is_known:
             added.append(run.name)
             _write_run(path, run)

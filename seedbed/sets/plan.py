@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from seedbed.runtime.formats import columns, money, si_number
 from seedbed.runtime.text import counted
+from seedbed.sets.halving import plan_rungs
 from seedbed.sets.ranges import Range
 from seedbed.sets.resolve import ResolvedSet, Run, describe, describe_some
 from seedbed.sets.sweep import axes_of
@@ -13,7 +14,8 @@ _MOST_VALUES = 12  # of an axis on one line
 
 def plan(wanted: ResolvedSet, source: str) -> str:
     """Return the number of runs, their frames and the values of every axis, in words."""
-    return "\n".join([_totals(wanted), *_axes(wanted, source)])
+    rungs = plan_rungs(wanted)[1] if wanted.sweep.halving.first else []
+    return "\n".join([_totals(wanted), *_axes(wanted, source), *rungs])
 
 
 def _totals(wanted: ResolvedSet) -> str:
@@ -24,7 +26,10 @@ def _totals(wanted: ResolvedSet) -> str:
         f"set {wanted.name}: {counted(len(runs), 'run')}, {counted(settings, 'setting')} with "
         f"{counted(seeds, 'seed')} each"
     ]
-    words.append(_sum("frames", [run.experiment.stop.env_frames for run in runs]))
+    if wanted.sweep.halving.first:
+        words.append(f"{si_number(plan_rungs(wanted)[0])} frames")
+    else:
+        words.append(_sum("frames", [run.experiment.stop.env_frames for run in runs]))
     dollars = [run.experiment.stop.dollars for run in runs]
     if any(dollars):
         words.append(

@@ -13,6 +13,7 @@ from seedbed.runs.history import read_history
 from seedbed.runs.resume import read_stored
 from seedbed.runtime.exit_codes import RunDirectoryError
 from seedbed.runtime.files import read_object
+from seedbed.sets.folder import Rung
 from seedbed.sets.identity import plain
 from seedbed.sets.states import State, member_of, run_state
 
@@ -41,7 +42,7 @@ class Record:
         setup: What may change a score besides settings: commit, version, machine, Python.
         state: As `run_state` has it.
         stop_reason: Stop condition that has ended the run; empty without one.
-        evaluations: By frames.
+        evaluations: By frames; those whose mean is a finite number.
         env_frames: Emulator frames of the training so far.
         seconds: Seconds of training so far.
         dollars: Cost so far, in US dollars.
@@ -70,13 +71,16 @@ class Record:
         return int(self.settings["seed"])
 
 
-def read_record(path: Path, confirms: bool = False, code: str | None = None) -> Record:
+def read_record(
+    path: Path, confirms: bool = False, code: str | None = None, rung: Rung | None = None
+) -> Record:
     """Read a run.
 
     Args:
         path: Run directory.
         confirms: Whether the run confirms what others of its set have chosen.
         code: Which of the codes of its set has trained it; None where there was one.
+        rung: Rung of the run; None without halving.
 
     Raises:
         SeedbedError: RUN_DIRECTORY, there is no experiment, or none that can be read.
@@ -89,12 +93,17 @@ def read_record(path: Path, confirms: bool = False, code: str | None = None) -> 
     settings = {key.path: plain(attrgetter(key.path)(experiment)) for key in keys()}
     summary, status = read_object(path / "summary.json"), read_object(path / "status.json")
     counters = summary or dict(status.get("counters") or {})
-    state = run_state(member_of(path), summary, status)
+    state = run_state(member_of(path, rung), summary, status)
     reason = str(summary.get("stop_reason") or "") if state == "finished" else ""
     evaluations = _evaluations(path, summary, settings["gossip.replicas"] > 1)
+    if evaluations and not math.isfinite(evaluations[-1].mean) and state == "finished":
+        state, reason = "diverged", ""
+    evaluations = tuple(one for one in evaluations if math.isfinite(one.mean))
     frames, seconds, dollars = (
         float(counters.get(name) or 0.0) for name in ("env_frames", "seconds", "dollars")
     )
+    if rung is not None:
+        settings["stop.env_frames"] = rung.stop  # a rung is no setting
     setup = _setup(path) | ({"code": code} if code is not None else {})
     return Record(
         path, settings, setup, state, reason, evaluations, frames, seconds, dollars, confirms
@@ -131,5 +140,4 @@ def _evaluations(
             float(row["mean"]),
         )
         for row in rows
-        if math.isfinite(float(row["mean"]))
     )

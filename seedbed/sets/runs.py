@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from seedbed.runs.found import runs_below
 from seedbed.sets.code import code_names
 from seedbed.sets.comparison import compare
-from seedbed.sets.folder import confirming
+from seedbed.sets.folder import confirming, is_set
 from seedbed.sets.groups import differing_settings, keys_named
+from seedbed.sets.halving import members_at_rungs
 from seedbed.sets.records import Record, read_record
 
 
@@ -108,4 +109,5 @@ def load_runs(*paths: str | Path) -> Runs:
     sets = {run.parent.parent for run in found}
     claims = {path / "runs" / name for path in sets for name in confirming(path)}
     codes = {path / "runs" / name: code for path in sets for name, code in code_names(path).items()}
-    return Runs([read_record(run, run in claims, codes.get(run)) for run in found])
+    rungs = {one.run: one.rung for path in sets if is_set(path) for one in members_at_rungs(path)}
+    return Runs([read_record(run, run in claims, codes.get(run), rungs.get(run)) for run in found])

@@ -7,17 +7,19 @@ from typing import Any, Literal
 from seedbed.runs.layout import learner_directories
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.sets.ends import has_failed, read_ends
-from seedbed.sets.folder import Member
+from seedbed.sets.folder import Member, Rung
 from seedbed.sets.stopped import is_stopped
 
-State = Literal["finished", "failed", "diverged", "stopped", "unfinished", "to begin"]
+State = Literal[
+    "finished", "failed", "diverged", "pruned", "at its rung", "stopped", "unfinished", "to begin"
+]
 # States of a run that has no score to come.
 LOST: tuple[State, ...] = ("failed", "diverged")
 
 
-def member_of(run: Path) -> Member:
+def member_of(run: Path, rung: Rung | None = None) -> Member:
     """Return a run directory as a member of its set, which it may not have."""
-    return Member(run.parent.parent / f"{run.name}.yaml", {})
+    return Member(run.parent.parent / f"{run.name}.yaml", {}, rung)
 
 
 def run_state(member: Member, summary: Mapping[str, Any], status: Mapping[str, Any]) -> State:
@@ -31,7 +33,10 @@ def run_state(member: Member, summary: Mapping[str, Any], status: Mapping[str, A
     if has_failed(member):
         return "diverged" if read_ends(member)[-1]["code"] == ExitCode.DIVERGED else "failed"
     if summary.get("stop_reason"):
-        return "finished"
+        rung = member.rung
+        if rung is None or summary.get("env_frames", rung.stop) >= rung.stop:
+            return "finished"
+        return "pruned" if rung.is_pruned else "at its rung"
     reason = str(status.get("stop_reason") or "")
     if is_stopped(member) or reason.startswith("signal "):
         return "stopped"

@@ -45,6 +45,17 @@ class Draws(Section):
     """Seed from which every draw follows."""
 
 
+class Halving(Section):
+    """Successive halving: settings are ranked at rungs of more and more frames; the best go on."""
+
+    key_class: ClassVar[KeyClass] = FREE
+
+    first: Annotated[int, Field(ge=0)] = 0
+    """Emulator frames of the first rung; 0 is no halving. The last rung is `stop.env_frames`."""
+    factor: Annotated[int, Field(ge=2)] = 3
+    """How many times the frames of the rung before a rung has, for one setting of so many."""
+
+
 def _draws(given: Any) -> Any:
     return {"number": given} if not isinstance(given, dict) else given
 
@@ -87,6 +98,7 @@ class Sweep(Section):
     together: list[list[str]] = Field(default_factory=list)
     """Axes that move as one: their first values are tried together, then their second ones."""
     budget: Budget = Field(default_factory=Budget)
+    halving: Halving = Field(default_factory=Halving)
 
 
 Axis = tuple[Any, ...] | Range

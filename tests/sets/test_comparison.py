@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import itertools
 import json
+import math
 import shutil
 import time
 from pathlib import Path
@@ -99,6 +100,16 @@ def test_the_better_setting_is_named_with_its_interval(
     assert f"{LR}: 0.001, 0.01" in text
     assert max(map(len, text.split("\n\n")[1].splitlines())) <= 120
     assert "| lr=0.001 | 5" in page(capsys, tmp_path, "--markdown")
+
+
+def test_a_score_that_is_no_number_is_that_of_a_diverged_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two_rates(tmp_path, worse=50)
+    record(tmp_path, "lr-0.001-s6", f"{LR}=1e-3", seed=6, scores={500: 1.0, 1000: math.nan})
+    found = compared(capsys, tmp_path)
+    assert [row["label"] for row in found["groups"]] == ["lr=0.01", "lr=0.001"]
+    assert found["groups"][1]["states"] == {"finished": 5, "diverged": 1}
 
 
 def test_a_difference_within_the_noise_is_called_so(

@@ -61,6 +61,7 @@ def test_what_is_added_comes_last_and_leaves_the_names(tmp_path: Path) -> None:
                   seeds=2).added  # fmt: skip
     assert len(added) == 6
     assert names(tmp_path)[:2] == before
+    assert read_members(tmp_path)[0].values == {LR: 1e-3, "learner.batch_size": size}
     # A plan tells the names of the folder, whatever the set is called now.
     wanted = resolve(read_sweep(CARTPOLE, [f"{LR}=1e-3,1e-2"], {"name": "b"}), CARTPOLE)
     assert [run.name for run in as_in_folder(tmp_path, wanted)] == before

@@ -2,7 +2,8 @@
 
     python -m tests.sets.torture --runs 24 --kills 50 --seed 0
 
-A kill is of the sweep, of a learner or of an actor. At the end every run has its frames once, and
+A kill is of the sweep, of a learner or of an actor; or the disk is full, where a volume can be
+mounted. At the end every run has its frames once, and
 the comparison has the settings and the counts of a set that nobody has disturbed.
 """
 
@@ -13,6 +14,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import tempfile
 import time
@@ -23,6 +25,7 @@ from seedbed.runs.progress import load_progress
 from seedbed.sets.folder import Member, read_members
 from seedbed.sets.runs import load_runs
 from tests.support.processes import START_S, Process, children, command, guarded, parent
+from tests.support.volume import MIB, mounted, put
 from tests.support.waiting import wait_for
 
 EXPERIMENT = """
@@ -44,6 +47,7 @@ FRAMES = 60_000
 SEEDS = 4
 # Seconds between two kills, at most: the start of a learner and some of its training.
 LONGEST_S = 10.0
+VOLUME = 400  # MiB
 
 
 class Torture:
@@ -53,10 +57,12 @@ class Torture:
         folder: Where the set and the outputs of its commands are.
         runs: Number of runs, of at most `SEEDS` seeds each.
         seed: Of the moments and the victims.
+        volume: A small volume for the set, which is filled; None leaves disks alone.
     """
 
-    def __init__(self, folder: Path, runs: int, seed: int) -> None:
-        self.folder, self.set = folder, folder / "set-of-all"
+    def __init__(self, folder: Path, runs: int, seed: int, volume: Path | None = None) -> None:
+        self.folder, self.set = folder, (volume or folder) / "set-of-all"
+        self.volume = volume
         self.random = random.Random(seed)
         self.kills: Counter[str] = Counter()
         seeds = min(SEEDS, max(1, runs // 2))
@@ -81,7 +87,11 @@ class Torture:
             )
         trains = sorted(children(self.sweep.pid))
         below = {train: sorted(children(train)) for train in trains}
-        kind = self.random.choice(["sweep", "learner", "actor"])
+        kinds = ["sweep", "learner", "actor", *(["disk"] if self.volume else [])]
+        kind = self.random.choice(kinds)
+        if kind == "disk":
+            self._fill_disk()
+            return
         if kind == "sweep":
             self.sweep.send(signal.SIGKILL)
             self.sweep.wait()
@@ -95,6 +105,20 @@ class Torture:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.random.choice(victims), signal.SIGKILL)
                 self.kills[kind] += 1
+
+    def _fill_disk(self) -> None:
+        """Fill the disk until the sweep has ended for it, make room, and start it again."""
+        assert self.volume is not None
+        ballast = self.volume / "ballast"
+        left = self.random.choice([0, 20 * MIB])
+        while True:
+            with contextlib.suppress(OSError):  # the set has written meanwhile
+                put(ballast, max(1, shutil.disk_usage(self.volume).free - left))
+                break
+        assert self.sweep.wait(), f"the set has ended on a full disk: {self.sweep.said}"
+        self.kills["disk"] += 1
+        ballast.unlink()
+        self.sweep = self._start()
 
     def finish(self) -> None:
         """Let the set come to its end, by the same command."""
@@ -136,8 +160,12 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="torture-") as folder:
-        torture = Torture(Path(folder), args.runs, args.seed)
+    with (
+        tempfile.TemporaryDirectory(prefix="torture-") as folder,
+        mounted(Path(folder) / "volume", VOLUME) as can,
+    ):
+        volume = Path(folder) / "volume" if can else None
+        torture = Torture(Path(folder), args.runs, args.seed, volume)
         while sum(torture.kills.values()) < args.kills:
             torture.kill()
         torture.finish()
