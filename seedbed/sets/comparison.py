@@ -332,7 +332,7 @@ def _sentence(rows: Sequence[Mapping[str, Any]], ranked_by: str, target: float |
     if len(rows) == 1:
         return f"{text}."
     verdicts = [row["worse_than_best"]["differs"] for row in rows[1:] if "worse_than_best" in row]
-    if not verdicts and all({"pruned", *_LOST} & row["states"].keys() for row in rows[1:]):
+    if not verdicts and all({"pruned", *LOST} & row["states"].keys() for row in rows[1:]):
         text += "; every other one was pruned or lost before"
     elif any(verdict is None for verdict in verdicts) or not verdicts:
         text += "; fewer than three seeds of a setting cannot tell noise from a difference"
