@@ -40,6 +40,7 @@ from seedbed.sets.folder import (
 )
 from seedbed.sets.plan import plan, table
 from seedbed.sets.resolve import ResolvedSet, describe, resolve
+from seedbed.sets.shares import Shares
 from seedbed.sets.sweep import Budget, read_sweep
 
 # Options that a folder of experiments alone cannot take.
@@ -66,7 +67,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "train the best two settings of the set on N fresh seeds, which alone support a claim"
     add("--confirm", type=positive, metavar="N", help=text)
     add("--out", type=Path, metavar="DIR", help="folder of the set (default: sweeps/NAME)")
-    add("--parallel", type=positive, default=1, metavar="N", help="runs at once (default: 1)")
+    text = "runs at once (default: 1); auto fits them to cores, memory and devices, as measured"
+    add("--parallel", type=_parallel, default=1, metavar="N", help=text)
+    text = "runs that share an accelerator (default: 1)"
+    add("--runs-per-device", type=positive, default=1, metavar="N", help=text)
     text = "start the runs that have failed, or that `seedbed stop` has stopped, from their newest "
     text += "checkpoints"
     add("--retry", choices=("failed", "stopped"), help=text)
@@ -205,8 +209,10 @@ def _drive(args: argparse.Namespace, folder: Path, budget: Budget | None) -> Non
         ) from None
     except OSError as error:
         raise RunDirectoryError(f"cannot lock {folder}: {error}") from error
-    driver = Driver(folder, args.parallel, print_lines, args.retry, budget)
     try:
+        device = read_members(folder)[0].experiment.learner.device
+        shares = Shares(args.parallel, device, args.runs_per_device, print_lines)
+        driver = Driver(folder, shares, print_lines, args.retry, budget)
         on_stop_signals(driver.stop, notice=_NOTICE)
         driver.run()
     finally:
@@ -238,6 +244,10 @@ def _ending(count: int, finished: Sequence[str], failed: dict[str, int], waiting
     words += [f"{len(failed)} failed"] if failed else []
     words += [f"{waiting} to go on"] if waiting else []
     return ", ".join(words)
+
+
+def _parallel(text: str) -> int | None:
+    return None if text == "auto" else positive(text)
 
 
 def _seeds(text: str) -> int | list[int]:

@@ -5,18 +5,21 @@ import re
 import subprocess
 import time
 from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from seedbed.launch.supervisor import last_cause_in, start_seedbed
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.formats import percent, si_number, significant
+from seedbed.runtime.limits import memory_kills
 from seedbed.runtime.log_files import rotate_log
 from seedbed.runtime.text import counted
 from seedbed.sets.budget import Spending, Spent
 from seedbed.sets.code import note_begin
 from seedbed.sets.ends import End, code_name, has_failed, read_ends, write_ends
 from seedbed.sets.folder import Member, read_members
+from seedbed.sets.shares import Shares
 from seedbed.sets.stopped import is_stopped, unmark
 from seedbed.sets.sweep import Budget
 
@@ -33,6 +36,8 @@ class _Running(NamedTuple):
     member: Member
     process: subprocess.Popen[Any]
     begun: float  # by the monotonic clock
+    slot: int  # of the machine's shares, from 0
+    memory_kills: int  # by the kernel, when it began
 
 
 class Driver:
@@ -44,7 +49,7 @@ class Driver:
 
     Args:
         folder: The folder of the set.
-        parallel: Number of runs at the same time.
+        shares: How many runs train at the same time, and what each gets of the machine.
         report: Takes a line about a run that begins or ends.
         budget: Bound of the set; None is none.
         retry: `failed` or `stopped`: start the runs that have failed before, or that a person has
@@ -59,12 +64,12 @@ class Driver:
     def __init__(
         self,
         folder: Path,
-        parallel: int,
+        shares: Shares,
         report: Callable[[str], None],
         retry: str | None = None,
         budget: Budget | None = None,
     ) -> None:
-        self._folder, self._parallel, self._report = folder, parallel, report
+        self._folder, self._shares, self._report = folder, shares, report
         self._retry = retry
         self._running: dict[int, _Running] = {}
         self._told: set[int] = set()
@@ -85,7 +90,7 @@ class Driver:
     def run(self) -> None:
         """Start every run that is to be started; return when all have ended, or all stopped."""
         while True:
-            if len(self._running) >= self._parallel or self._stopping or self.brake:
+            if len(self._running) >= self._shares.most or self._stopping or self.brake:
                 found = None
             else:
                 found = self._next()
@@ -146,13 +151,18 @@ class Driver:
         member.log.parent.mkdir(exist_ok=True)
         rotate_log(member.log)
         begins = "resumes" if member.has_begun else "begins"
-        with member.log.open("ab") as errors:
+        slot = min({*range(len(self._running) + 1)} - {one.slot for one in self._running.values()})
+        device = member.experiment.learner.device
+        with member.log.open("ab") as errors, self._shares.given(slot, device) as environment:
             process = start_seedbed(
                 *("train", str(member.file), f"--run-dir={member.run}"),
+                overrides=environment,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
             )
-        self._running[process.pid] = _Running(member, process, time.monotonic())
+        self._running[process.pid] = _Running(
+            member, process, time.monotonic(), slot, memory_kills()
+        )
         self._report(f"{member.name}: {begins} ({place}); `seedbed status {member.run}`")
         if self._stopping:  # since the process was asked for
             self._tell()
@@ -165,19 +175,21 @@ class Driver:
                 running.process.terminate()
 
     def _wait(self) -> None:
-        """Wait until a process ends; with a bound, for an interval at most."""
-        options = os.WEXITED | os.WNOWAIT  # `Popen` takes the exit code
+        """Wait until a process ends, for an interval at most."""
         if self._spending.has_bound:
             self._keep_bound()
-            ended = os.waitid(os.P_ALL, 0, options | os.WNOHANG)
-            if ended is None:
-                time.sleep(_INTERVAL_S)
-                return
-        else:
-            ended = os.waitid(os.P_ALL, 0, options)
-            assert ended is not None
+        if self._shares.is_measuring:
+            first = min(self._running.values(), key=attrgetter("begun"))
+            self._shares.measure(list(self._running), first.begun, bool(_frames(first.member)))
+        # `Popen` takes the exit code.
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        if ended is None:
+            time.sleep(_INTERVAL_S)
+            return
         running = self._running.pop(ended.si_pid)
         code = running.process.wait()
+        if self._shares.is_measuring and _frames(running.member):
+            self._shares.choose()
         was_on = self.brake
         self._report(f"{running.member.name}: {self._end(running, code)}")
         if self.brake and not was_on:
@@ -196,7 +208,8 @@ class Driver:
             return f"left to the process that trains it: {cause}"
         if code < 0 and self._may_go_on(member):
             self._tried.discard(member.name)
-            return f"killed by {code_name(code)}; it resumes from its newest checkpoint"
+            why = " for want of memory" if memory_kills() > running.memory_kills else ""
+            return f"killed by {code_name(code)}{why}; it resumes from its newest checkpoint"
         if not code and not member.summary():
             return "stopped by a signal of another process; the same command goes on"
         end: End = {"code": code, "cause": cause, "env_frames": _frames(member)}
