@@ -38,7 +38,7 @@ from seedbed.sets.folder import (
     with_bound_of,
     write_set,
 )
-from seedbed.sets.plan import plan, table
+from seedbed.sets.plan import plan, table, to_go
 from seedbed.sets.resolve import ResolvedSet, describe, resolve
 from seedbed.sets.shares import Shares
 from seedbed.sets.sweep import Budget, read_sweep
@@ -101,11 +101,13 @@ def run(args: argparse.Namespace) -> int:
         folder = folder or args.out or Path("sweeps") / wanted.name
         wanted = with_bound_of(folder, wanted)
         budget = wanted.sweep.budget
+        runs = as_in_folder(folder, wanted)
         print_lines(plan(wanted, args.target))
+        print_lines(f"  {to_go(folder, runs, args.parallel or 1)}")
         for line in settings_without_effect(wanted.base):
             print_lines(f"  {line}")
         if args.dry_run:
-            emit(table(as_in_folder(folder, wanted)))
+            emit(table(runs))
             return ExitCode.OK
         _write(folder, wanted)
         code = code_of(run.experiment for run in wanted.runs)
@@ -121,6 +123,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         members = read_members(folder)
         check_code(folder, code_of(member.experiment for member in members), args.other_code)
+        print_lines(to_go(folder, members, args.parallel or 1))
     if args.line is not None:
         return _train_line(folder, args.line)
     if args.print or args.dry_run:

@@ -89,6 +89,10 @@ class Member:
     @property
     def is_finished(self) -> bool:
         """Whether the run has met a stop condition of the file, and has its last evaluation."""
+        return bool(self.summary()) and self.has_met(self.experiment)
+
+    def has_met(self, experiment: Experiment) -> bool:
+        """Return whether the run has met a stop condition, and has its last evaluation."""
         summary = self.summary()
         if not summary:
             return False
@@ -96,9 +100,9 @@ class Member:
             stored = load_experiment(self.run / "experiment.yaml")
         except SeedbedError:  # the run itself names what is wrong with it
             return False
-        if stored.stop != self.experiment.stop:
+        if stored.stop != experiment.stop:
             return False
-        if not self.experiment.evaluation.at_end:
+        if not experiment.evaluation.at_end:
             return True
         evaluation = summary.get("evaluation") or {}
         # The evaluation of several learners is of their average or their best.
