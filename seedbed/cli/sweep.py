@@ -38,6 +38,7 @@ from seedbed.sets.folder import (
     with_bound_of,
     write_set,
 )
+from seedbed.sets.live import LiveSet
 from seedbed.sets.plan import plan, table, to_go
 from seedbed.sets.resolve import ResolvedSet, describe, resolve
 from seedbed.sets.shares import Shares
@@ -214,10 +215,12 @@ def _drive(args: argparse.Namespace, folder: Path, budget: Budget | None) -> Non
         raise RunDirectoryError(f"cannot lock {folder}: {error}") from error
     try:
         device = read_members(folder)[0].experiment.learner.device
-        shares = Shares(args.parallel, device, args.runs_per_device, print_lines)
-        driver = Driver(folder, shares, print_lines, args.retry, budget)
+        live = LiveSet(folder, sys.stderr)
+        shares = Shares(args.parallel, device, args.runs_per_device, live.tell)
+        driver = Driver(folder, shares, live, args.retry, budget)
         on_stop_signals(driver.stop, notice=_NOTICE)
         driver.run()
+        live.close()
     finally:
         release_lock(lock)
     members = read_members(folder)

@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from seedbed.sets.budget import Spending, Spent
 from seedbed.sets.code import note_begin
 from seedbed.sets.ends import End, code_name, has_failed, read_ends, write_ends
 from seedbed.sets.folder import Member, read_members
+from seedbed.sets.live import LiveSet
 from seedbed.sets.shares import Shares
 from seedbed.sets.stopped import is_stopped, unmark
 from seedbed.sets.sweep import Budget
@@ -50,7 +50,7 @@ class Driver:
     Args:
         folder: The folder of the set.
         shares: How many runs train at the same time, and what each gets of the machine.
-        report: Takes a line about a run that begins or ends.
+        live: Shows the runs that train, and tells which of them begin and end.
         budget: Bound of the set; None is none.
         retry: `failed` or `stopped`: start the runs that have failed before, or that a person has
             stopped, too.
@@ -65,11 +65,12 @@ class Driver:
         self,
         folder: Path,
         shares: Shares,
-        report: Callable[[str], None],
+        live: LiveSet,
         retry: str | None = None,
         budget: Budget | None = None,
     ) -> None:
-        self._folder, self._shares, self._report = folder, shares, report
+        self._folder, self._shares = folder, shares
+        self._live, self._report = live, live.tell
         self._retry = retry
         self._running: dict[int, _Running] = {}
         self._told: set[int] = set()
@@ -85,6 +86,7 @@ class Driver:
     def stop(self, _: str) -> None:
         """Let no other run begin, and tell those that are there to stop. For a signal handler."""
         self._stopping = True
+        self._live.leave()
         self._tell()
 
     def run(self) -> None:
@@ -167,6 +169,12 @@ class Driver:
         if self._stopping:  # since the process was asked for
             self._tell()
 
+    @property
+    def _begun(self) -> dict[str, float]:
+        """When each run that runs has begun, by its name, in Unix time."""
+        since = time.time() - time.monotonic()
+        return {one.member.name: since + one.begun for one in self._running.values()}
+
     def _tell(self) -> None:
         """Send SIGTERM to each process once: a second one would end it without a checkpoint."""
         for pid, running in list(self._running.items()):
@@ -184,6 +192,7 @@ class Driver:
         # `Popen` takes the exit code.
         ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG)
         if ended is None:
+            self._live.show(self._begun)
             time.sleep(_INTERVAL_S)
             return
         running = self._running.pop(ended.si_pid)
@@ -194,6 +203,7 @@ class Driver:
         self._report(f"{running.member.name}: {self._end(running, code)}")
         if self.brake and not was_on:
             self._report(self.brake)
+        self._live.show_end(self._begun)
 
     def _end(self, running: _Running, code: int) -> str:
         """Return how a run has ended in words, and record the end of a failed one."""
@@ -257,7 +267,9 @@ def in_order(members: list[Member]) -> list[Member]:
 
 
 def _frames(member: Member) -> int:
-    return int((member.status().get("counters") or {}).get("env_frames", 0))
+    """Return the frames of a run, of all its learners."""
+    counters = (status.get("counters") or {} for status in member.statuses())
+    return sum(int(each.get("env_frames", 0)) for each in counters)
 
 
 def describe_score(member: Member) -> str:

@@ -117,6 +117,11 @@ class Member:
         """Return status.json of the run; {} of a run that has not begun."""
         return read_object(self.run / "status.json")
 
+    def statuses(self) -> list[dict[str, Any]]:
+        """Return status.json of each learner; {} of one that has not begun."""
+        paths = learner_directories(self.run) or [self.run]
+        return [read_object(path / "status.json") for path in paths]
+
     def last_evaluation(self) -> Mapping[str, Any] | None:
         """Return the newest evaluation, with numbers or their texts; None before the first."""
         if learner_directories(self.run):
