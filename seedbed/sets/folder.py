@@ -107,7 +107,7 @@ class Member:
         evaluation = summary.get("evaluation") or {}
         # The evaluation of several learners is of their average or their best.
         several = bool(evaluation) and "learners" in summary
-        return several or evaluation.get("updates") == summary["updates"]
+        return several or evaluation.get("updates", -1) == summary.get("updates")
 
     def summary(self) -> dict[str, Any]:
         """Return summary.json of the run; {} of a run that has not ended."""
