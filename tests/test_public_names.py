@@ -53,12 +53,12 @@ def definitions(module: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
 
 
 def documented_words() -> set[str]:
-    """Collect the words of the code blocks of the documentation, and the public API."""
+    """Collect the words of code blocks of the documentation, of experiments, and the public API."""
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    experiments = " ".join(path.read_text() for path in (ROOT / "experiments").glob("*.yaml"))
     blocks = [re.findall(r"^```\w*\n(.*?)^```", page.read_text(), re.S | re.M) for page in pages]
-    return {word for page in blocks for block in page for word in re.findall(r"\w+", block)} | set(
-        getattr(seedbed, "__all__", ())
-    )
+    words = {word for page in blocks for block in page for word in re.findall(r"\w+", block)}
+    return words | {*re.findall(r":(\w+)", experiments), *getattr(seedbed, "__all__", ())}
 
 
 def unused_names() -> list[str]:

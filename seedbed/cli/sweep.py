@@ -40,8 +40,10 @@ from seedbed.sets.folder import (
     write_set,
 )
 from seedbed.sets.halving import check_halving, members_at_rungs
-from seedbed.sets.plan import plan, table
+from seedbed.sets.live import LiveSet
+from seedbed.sets.plan import plan, table, to_go
 from seedbed.sets.resolve import ResolvedSet, describe, resolve
+from seedbed.sets.shares import Shares
 from seedbed.sets.sweep import Budget, read_sweep
 
 # Options that a folder of experiments alone cannot take.
@@ -71,7 +73,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "train the best two settings of the set on N fresh seeds, which alone support a claim"
     add("--confirm", type=positive, metavar="N", help=text)
     add("--out", type=Path, metavar="DIR", help="folder of the set (default: sweeps/NAME)")
-    add("--parallel", type=positive, default=1, metavar="N", help="runs at once (default: 1)")
+    text = "runs at once (default: 1); auto fits them to cores, memory and devices, as measured"
+    add("--parallel", type=_parallel, default=1, metavar="N", help=text)
+    text = "runs that share an accelerator (default: 1)"
+    add("--runs-per-device", type=positive, default=1, metavar="N", help=text)
     text = "start the runs that have failed, or that `seedbed stop` has stopped, from their newest "
     text += "checkpoints"
     add("--retry", choices=("failed", "stopped"), help=text)
@@ -109,13 +114,16 @@ def run(args: argparse.Namespace) -> int:
                 "--print and --line start runs apart from each other, and halving ranks all of "
                 "them at each rung: leave them out, or set halving.first to 0",
             )
+        runs = as_in_folder(folder, wanted)
         print_lines(plan(wanted, args.target))
+        if not wanted.sweep.halving.first:  # whose plan has the frames of each rung
+            print_lines(f"  {to_go(folder, runs, args.parallel or 1)}")
         for line in settings_without_effect(wanted.base):
             print_lines(f"  {line}")
         if args.dry_run:
             there = read_members(folder) if is_set(folder) else []
             print_lines(describe_disk(folder, there, max(len(there), len(wanted.runs))))
-            emit(table(as_in_folder(folder, wanted)))
+            emit(table(runs))
             return ExitCode.OK
         _write(folder, wanted)
         code = code_of(run.experiment for run in wanted.runs)
@@ -131,6 +139,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         members = read_members(folder)
         check_code(folder, code_of(member.experiment for member in members), args.other_code)
+        print_lines(to_go(folder, members, args.parallel or 1))
     if args.line is not None:
         return _train_line(folder, args.line)
     if args.print or args.dry_run:
@@ -223,10 +232,14 @@ def _drive(args: argparse.Namespace, folder: Path, budget: Budget | None) -> Non
         raise RunDirectoryError(f"cannot lock {folder}: {error}") from error
     members = read_members(folder)
     print_lines(describe_disk(folder, members, len(members)))
-    driver = Driver(folder, args.parallel, print_lines, args.retry, budget)
     try:
+        device = members[0].experiment.learner.device
+        live = LiveSet(folder, sys.stderr)
+        shares = Shares(args.parallel, device, args.runs_per_device, live.tell)
+        driver = Driver(folder, shares, live, args.retry, budget)
         on_stop_signals(driver.stop, notice=_NOTICE)
         driver.run()
+        live.close()
     finally:
         release_lock(lock)
     members = members_at_rungs(folder)
@@ -273,6 +286,10 @@ def _ending(
     words += [f"{len(pruned)} pruned"] if pruned else []
     words += [f"{waiting} to go on"] if waiting else []
     return ", ".join(words)
+
+
+def _parallel(text: str) -> int | None:
+    return None if text == "auto" else positive(text)
 
 
 def _seeds(text: str) -> int | list[int]:

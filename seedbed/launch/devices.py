@@ -1,4 +1,4 @@
-"""The accelerator of each learner, where several learners share a machine."""
+"""The accelerator of each learner or run, where several share a machine."""
 
 import os
 from collections.abc import Mapping
@@ -7,6 +7,8 @@ from pathlib import Path
 
 # Variables with which a process is shown some of the machine's accelerators.
 _GPU, _TPU = "CUDA_VISIBLE_DEVICES", "TPU_VISIBLE_CHIPS"
+# Those of each `learner.device`.
+_PLATFORMS = {"auto": (_GPU, _TPU), "gpu": (_GPU,), "tpu": (_TPU,)}
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ def place_of_rank(
         dev: folder of the device files.
     """
     environ = os.environ if environ is None else environ
-    platforms = {"auto": (_GPU, _TPU), "gpu": (_GPU,), "tpu": (_TPU,)}.get(device, ())
+    platforms = _PLATFORMS.get(device, ())
     for variable in platforms:
         found = _accelerators(variable, environ, dev)
         if not found:
@@ -59,6 +61,21 @@ def place_of_rank(
         text = f"{kind} {name} of {len(found)}" + (f", shared by {sharing}" * (sharing > 1))
         return RankPlace(text, sharing, environment)
     return RankPlace("no accelerator" if platforms else "CPU", count)
+
+
+def count_devices(
+    device: str, environ: Mapping[str, str] | None = None, dev: Path = Path("/dev")
+) -> int:
+    """Return the number of accelerators that learners of this machine can have; 0 without one.
+
+    Args:
+        device: `learner.device`.
+        environ: As for `place_of_rank`.
+        dev: As for `place_of_rank`.
+    """
+    environ = os.environ if environ is None else environ
+    found = (_accelerators(variable, environ, dev) for variable in _PLATFORMS.get(device, ()))
+    return next((len(names) for names in found if names), 0)
 
 
 def _accelerators(variable: str, environ: Mapping[str, str], dev: Path) -> list[str]:

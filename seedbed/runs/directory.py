@@ -77,6 +77,7 @@ _OWN_FILES = (
     "devices.json",
     ".tmp-*",
     "wandb-run-id",
+    "wandb-step",
     "learner.sock",
     "learner.sock.shm",
     "logs/*.log",

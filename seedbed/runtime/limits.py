@@ -35,6 +35,20 @@ def usable_memory_bytes(root: Path = Path("/")) -> int:
     return memory if memory < _UNKNOWN else 0
 
 
+def memory_kills(root: Path = Path("/")) -> int:
+    """Return how many processes the kernel has killed for memory, in this container if it is one.
+
+    Without a limit of a container it is those of the machine since its start.
+    """
+    folders = [*_cgroup_folders(root, "memory")]
+    names = ("memory.events", "memory.oom_control")
+    for file in [*(folder / name for folder in folders for name in names), root / "proc/vmstat"]:
+        for line in _read(file).splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0
+
+
 def machine_cpu_seconds(root: Path = Path("/")) -> float | None:
     """Return the CPU seconds used on this machine so far; None where they are not known.
 

@@ -4,14 +4,15 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable
 from multiprocessing.connection import wait
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from seedbed.launch.supervisor import last_cause_in, start_seedbed
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.formats import percent, si_number, significant
+from seedbed.runtime.limits import memory_kills
 from seedbed.runtime.log_files import rotate_log
 from seedbed.runtime.text import counted
 from seedbed.sets.budget import Spending, Spent
@@ -20,6 +21,8 @@ from seedbed.sets.disk import describe_disk, shortage
 from seedbed.sets.ends import End, code_name, has_failed, read_ends, write_ends
 from seedbed.sets.folder import Member, read_members
 from seedbed.sets.halving import decide, describe_decision, members_at_rungs
+from seedbed.sets.live import LiveSet
+from seedbed.sets.shares import Shares
 from seedbed.sets.stopped import is_stopped, unmark
 from seedbed.sets.sweep import Budget
 
@@ -37,6 +40,8 @@ class _Running(NamedTuple):
     process: subprocess.Popen[Any]
     begun: float  # by the monotonic clock
     end: int  # descriptor that is readable once the process has ended
+    slot: int  # of the machine's shares, from 0
+    memory_kills: int  # by the kernel, when it began
 
 
 class Driver:
@@ -48,8 +53,8 @@ class Driver:
 
     Args:
         folder: The folder of the set.
-        parallel: Number of runs at the same time.
-        report: Takes a line about a run that begins or ends.
+        shares: How many runs train at the same time, and what each gets of the machine.
+        live: Shows the runs that train, and tells which of them begin and end.
         budget: Bound of the set; None is none.
         retry: `failed` or `stopped`: start the runs that have failed before, or that a person has
             stopped, too.
@@ -64,12 +69,13 @@ class Driver:
     def __init__(
         self,
         folder: Path,
-        parallel: int,
-        report: Callable[[str], None],
+        shares: Shares,
+        live: LiveSet,
         retry: str | None = None,
         budget: Budget | None = None,
     ) -> None:
-        self._folder, self._parallel, self._report = folder, parallel, report
+        self._folder, self._shares = folder, shares
+        self._live, self._report = live, live.tell
         self._retry = retry
         self._running: dict[int, _Running] = {}
         self._told: set[int] = set()
@@ -87,12 +93,13 @@ class Driver:
     def stop(self, _: str) -> None:
         """Let no other run begin, and tell those that are there to stop. For a signal handler."""
         self._stopping = True
+        self._live.leave()
         self._tell()
 
     def run(self) -> None:
         """Start every run that is to be started; return when all have ended, or all stopped."""
         while True:
-            if len(self._running) >= self._parallel or self._stopping or self.brake:
+            if len(self._running) >= self._shares.most or self._stopping or self.brake:
                 found = None
             else:
                 found = self._next()
@@ -184,17 +191,28 @@ class Driver:
         if member.rung is not None and not member.rung.is_last:
             rung = [f"--set=stop.env_frames={member.rung.frames}"]
             begins += f" to the rung at {member.rung.frames:,} frames"
-        with member.log.open("ab") as errors:
+        slot = min({*range(len(self._running) + 1)} - {one.slot for one in self._running.values()})
+        device = member.experiment.learner.device
+        with member.log.open("ab") as errors, self._shares.given(slot, device) as environment:
             process = start_seedbed(
                 *("train", str(member.file), f"--run-dir={member.run}", *rung),
+                overrides=environment,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
             )
         end = os.pidfd_open(process.pid)
-        self._running[process.pid] = _Running(member, process, time.monotonic(), end)
+        self._running[process.pid] = _Running(
+            member, process, time.monotonic(), end, slot, memory_kills()
+        )
         self._report(f"{member.name}: {begins} ({place}); `seedbed status {member.run}`")
         if self._stopping:  # since the process was asked for
             self._tell()
+
+    @property
+    def _begun(self) -> dict[str, float]:
+        """When each run that runs has begun, by its name, in Unix time."""
+        since = time.time() - time.monotonic()
+        return {one.member.name: since + one.begun for one in self._running.values()}
 
     def _tell(self) -> None:
         """Send SIGTERM to each process once: a second one would end it without a checkpoint."""
@@ -208,13 +226,19 @@ class Driver:
         self._keep_room()
         if self._spending.has_bound:
             self._keep_bound()
+        if self._shares.is_measuring:
+            first = min(self._running.values(), key=attrgetter("begun"))
+            self._shares.measure(list(self._running), first.begun, bool(_frames(first.member)))
         ended = wait([each.end for each in self._running.values()], _INTERVAL_S)
         if not ended:
+            self._live.show(self._begun)
             return
         running = next(each for each in self._running.values() if each.end == ended[0])
         code = running.process.wait()
         del self._running[running.process.pid]
         os.close(running.end)
+        if self._shares.is_measuring and _frames(running.member):
+            self._shares.choose()
         was_on = self.brake
         self._report(f"{running.member.name}: {self._end(running, code)}")
         if not self._is_measured and running.member.is_finished:
@@ -223,6 +247,7 @@ class Driver:
             self._report(describe_disk(self._folder, members, len(members)))
         if self.brake and not was_on:
             self._report(self.brake)
+        self._live.show_end(self._begun)
 
     def _end(self, running: _Running, code: int) -> str:
         """Return how a run has ended in words, and record the end of a failed one."""
@@ -241,7 +266,8 @@ class Driver:
             return f"left to the process that trains it: {cause}"
         if code < 0 and self._may_go_on(member):
             self._tried.discard(member.name)
-            return f"killed by {code_name(code)}; it resumes from its newest checkpoint"
+            why = " for want of memory" if memory_kills() > running.memory_kills else ""
+            return f"killed by {code_name(code)}{why}; it resumes from its newest checkpoint"
         if not code and not member.summary():
             return "stopped by a signal of another process; the same command goes on"
         end: End = {"code": code, "cause": cause, "env_frames": _frames(member)}
@@ -289,7 +315,9 @@ def in_order(members: list[Member]) -> list[Member]:
 
 
 def _frames(member: Member) -> int:
-    return int((member.status().get("counters") or {}).get("env_frames", 0))
+    """Return the frames of a run, of all its learners."""
+    counters = (status.get("counters") or {} for status in member.statuses())
+    return sum(int(each.get("env_frames", 0)) for each in counters)
 
 
 def describe_score(member: Member) -> str:

@@ -112,7 +112,11 @@ class Member:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run has met its stop condition, and has its last evaluation."""
+        """Whether the run has met its stop condition or its rung, and has its last evaluation."""
+        return bool(self.summary()) and self.has_met(self.experiment)
+
+    def has_met(self, experiment: Experiment) -> bool:
+        """Return whether the run has met a stop condition, and has its last evaluation."""
         summary = self.summary()
         if not summary:
             return False
@@ -122,14 +126,14 @@ class Member:
             return False
         if self.rung is not None and summary["env_frames"] < self.rung.frames:
             return False
-        if self.rung is None and stored.stop != self.experiment.stop:
+        if self.rung is None and stored.stop != experiment.stop:
             return False
-        if not self.experiment.evaluation.at_end:
+        if not experiment.evaluation.at_end:
             return True
         evaluation = summary.get("evaluation") or {}
         # The evaluation of several learners is of their average or their best.
         several = bool(evaluation) and "learners" in summary
-        return several or evaluation.get("updates") == summary["updates"]
+        return several or evaluation.get("updates", -1) == summary.get("updates")
 
     @property
     def is_pruned(self) -> bool:
@@ -143,6 +147,11 @@ class Member:
     def status(self) -> dict[str, Any]:
         """Return status.json of the run; {} of a run that has not begun."""
         return read_object(self.run / "status.json")
+
+    def statuses(self) -> list[dict[str, Any]]:
+        """Return status.json of each learner; {} of one that has not begun."""
+        paths = learner_directories(self.run) or [self.run]
+        return [read_object(path / "status.json") for path in paths]
 
     def last_evaluation(self) -> Mapping[str, Any] | None:
         """Return the newest evaluation, with numbers or their texts; None before the first."""

@@ -1,9 +1,11 @@
 """What a set takes, before it starts."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from seedbed.runtime.formats import columns, money, si_number
+from seedbed.runtime.formats import columns, duration, money, si_number
 from seedbed.runtime.text import counted
+from seedbed.sets.folder import Member
 from seedbed.sets.halving import plan_rungs
 from seedbed.sets.ranges import Range
 from seedbed.sets.resolve import ResolvedSet, Run, describe, describe_some
@@ -52,6 +54,39 @@ def _axes(wanted: ResolvedSet, source: str) -> Iterator[str]:
             yield f"  {key}: {describe_some(axis, _MOST_VALUES)}"
     for warning in wanted.warnings:
         yield f"  {warning}"
+
+
+def to_go(folder: Path, runs: Sequence[Run | Member], at_once: int) -> str:
+    """Return what the runs still take, in words: frames, time and dollars.
+
+    Time and dollars are those at the speed and the price that runs of the set have measured; before
+    the first one has trained there are none.
+
+    Args:
+        folder: The folder of the set; it need not be there.
+        runs: The runs, with their names in the folder.
+        at_once: Runs at the same time.
+    """
+    stops = [run.experiment.stop.env_frames for run in runs]
+    if not all(stops):
+        return "to go: not known, since not every run has stop.env_frames"
+    left = done = seconds = dollars = 0.0
+    count = 0
+    for run, stop in zip(runs, stops, strict=True):
+        member = Member(folder / f"{run.name}.yaml", {})
+        counters = member.status().get("counters") or {}
+        frames = float(counters.get("env_frames", 0))
+        done += frames
+        seconds += float(counters.get("seconds", 0))
+        dollars += float(counters.get("dollars", 0))
+        if not member.has_met(run.experiment):
+            left += max(0.0, stop - frames)
+            count += 1
+    words = f"to go: {counted(count, 'run')}, {si_number(left)} frames"
+    if not done or not seconds:
+        return f"{words}; time and dollars are measured by the first one that trains"
+    hours, cost = duration(left * seconds / done / at_once), money(left * dollars / done)
+    return f"{words}, {hours} and {cost} at {si_number(done / seconds)} frames/s a run"
 
 
 def table(runs: Sequence[Run]) -> str:

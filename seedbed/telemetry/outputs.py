@@ -127,21 +127,29 @@ class Outputs:
             raise
 
     def _guarded(self, output: str, write: Callable[[], object]) -> None:
+        before = self.errors[output]
+        # A service that comes and goes is told once.
+        level = logging.INFO if output == "wandb" and before else logging.WARNING
         try:
             write()
         except Exception as error:
             self.errors[output] += 1
             if output not in self.failing:
-                log.warning(
+                log.log(
+                    level,
                     "cannot write %s (%s: %s%s): training continues without, and tries again each "
                     "interval",
                     output,
                     type(error).__name__,
                     error,
-                    f"; {cure(error)}" if isinstance(error, OSError | MemoryError) else "",
+                    f"; {cure(error)}" if _is_shortage(error) else "",
                 )
             self.failing.add(output)
         else:
             if output in self.failing:
-                log.warning("%s is written again", output)
+                log.log(level, "%s is written again", output)
             self.failing.discard(output)
+
+
+def _is_shortage(error: Exception) -> bool:
+    return isinstance(error, OSError | MemoryError) and not isinstance(error, TimeoutError)

@@ -89,7 +89,7 @@ class ProgressLine:
         line = " | ".join(parts)
         if self._tty:
             # A longer line could not be refreshed in place.
-            self._write(f"\r\x1b[K{_cut(line, min(COLUMNS, self._columns() - 1))}")
+            self._write(f"\r\x1b[K{cut(line, min(COLUMNS, self._columns() - 1))}")
             self._shown = True
             return
         self._unshown, self._at = line, time.time()
@@ -109,7 +109,7 @@ class ProgressLine:
             if terminal.is_json():
                 terminal.print_lines(self._unshown)
             else:
-                self._write(f"{terminal.stamp(self._at)} {_cut(self._unshown, COLUMNS)}\n")
+                self._write(f"{terminal.stamp(self._at)} {cut(self._unshown, COLUMNS)}\n")
             self._unshown = ""
 
     def _write(self, text: str) -> None:
@@ -125,5 +125,6 @@ class ProgressLine:
             return 80
 
 
-def _cut(line: str, columns: int) -> str:
+def cut(line: str, columns: int) -> str:
+    """Return a line of at most so many columns, with a mark where it is cut."""
     return line if len(line) <= columns else f"{line[: columns - 1]}…"

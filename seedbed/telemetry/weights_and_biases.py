@@ -8,10 +8,13 @@ from typing import Any
 
 from seedbed.config.schema import Experiment
 from seedbed.runtime.exit_codes import ConfigError
+from seedbed.runtime.files import atomic_write
 from seedbed.runtime.install import how_to_install
+from seedbed.telemetry.aside import Aside
 from seedbed.telemetry.curves import Points
 
 RUN_ID_FILE = "wandb-run-id"
+STEP_FILE = "wandb-step"
 
 
 class WandbRun:
@@ -24,7 +27,7 @@ class WandbRun:
     """
 
     def __init__(self, experiment: Experiment, run_dir: Path | None) -> None:
-        """Start or resume the run.
+        """Load the package. The first points start or resume the run, in a thread of its own.
 
         Raises:
             SeedbedError: CONFIG, the package is not installed.
@@ -36,32 +39,64 @@ class WandbRun:
                 f"logging.wandb.enabled is true and wandb cannot be imported ({error}): install "
                 f"the extra: {how_to_install('wandb')}; or set it to false"
             ) from error
-        settings = experiment.logging.wandb
-        self._run: Any = wandb.init(
+        self._wandb, self._experiment, self._run_dir = wandb, experiment, run_dir
+        self._run: Any = None
+        self._step_file = run_dir / STEP_FILE if run_dir else None
+        self._step = _read_step(self._step_file)
+        self._aside = Aside("wandb", self._log, self._finish)
+
+    def log(self, points: Iterable[Points]) -> None:
+        """Log the points of one interval, over `env_frames`, by their tags in TensorBoard.
+
+        Raises:
+            Exception: What W&B has raised, now or before; or it does not answer.
+        """
+        self._aside.put(list(points))
+
+    def close(self) -> None:
+        """Finish the run, after its uploads, as far as they take no longer than a few seconds.
+
+        Raises:
+            Exception: As `log`.
+        """
+        self._aside.close()
+
+    def _log(self, points: list[Points]) -> None:
+        if self._run is None:
+            self._run = self._begun()
+        for frames, values in points:
+            # W&B drops what has an earlier step: of an evaluation, and after a resume.
+            self._step = max(self._step + 1, frames)
+            self._run.log({"env_frames": frames, **values}, step=self._step)
+        if self._step_file:
+            atomic_write(self._step_file, f"{self._step}\n")
+
+    def _begun(self) -> Any:
+        settings, run_dir = self._experiment.logging.wandb, self._run_dir
+        run = self._wandb.init(
             project=settings.project,
             group=settings.group or None,
-            name=run_dir.name if run_dir else experiment.name,
-            id=run_id(experiment.name, run_dir),
+            name=run_dir.name if run_dir else self._experiment.name,
+            id=run_id(self._experiment.name, run_dir),
             resume="allow",
             mode=settings.mode,
             dir=str(run_dir) if run_dir else None,
-            config=experiment.model_dump(mode="json"),
+            config=self._experiment.model_dump(mode="json"),
         )
-        self._run.define_metric("env_frames")
-        self._run.define_metric("*", step_metric="env_frames")
+        run.define_metric("env_frames")
+        run.define_metric("*", step_metric="env_frames")
+        return run
 
-    def log(self, points: Iterable[Points]) -> None:
-        """Log the points of one interval, over `env_frames`, by their tags in TensorBoard."""
-        for frames, values in points:
-            self._run.log({"env_frames": frames, **values})
+    def _finish(self) -> None:
+        self._run.finish()
 
-    def close(self, exit_code: int = 0) -> None:
-        """Finish the run, after its uploads.
 
-        Args:
-            exit_code: Exit code of the run, as the service shows it.
-        """
-        self._run.finish(exit_code=exit_code)
+def _read_step(file: Path | None) -> int:
+    """Return the last step of the processes before; -1 before the first one."""
+    try:
+        return int(file.read_text()) if file else -1
+    except (OSError, ValueError):
+        return -1
 
 
 def run_id(name: str, run_dir: Path | None) -> str:

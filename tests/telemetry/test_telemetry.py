@@ -422,6 +422,7 @@ class FakeWandb(types.ModuleType):
         super().__init__("wandb")
         self.inits: list[dict[str, Any]] = []
         self.logged: list[dict[str, Any]] = []
+        self.steps: list[int] = []
 
     def init(self, **settings: Any) -> FakeWandb:
         self.inits.append(settings)
@@ -430,10 +431,11 @@ class FakeWandb(types.ModuleType):
     def define_metric(self, name: str, step_metric: str | None = None) -> None:
         pass
 
-    def log(self, numbers: dict[str, Any]) -> None:
+    def log(self, numbers: dict[str, Any], step: int) -> None:
         self.logged.append(numbers)
+        self.steps.append(step)
 
-    def finish(self, exit_code: int) -> None:
+    def finish(self) -> None:
         pass
 
 
@@ -454,3 +456,5 @@ def test_wandb_resumes_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     # The names of TensorBoard, over the frames.
     assert fake.logged[0]["env_frames"] == 4
     assert "speed/run_dollars" in fake.logged[0]
+    # W&B drops a step that is not above the last one, and the second process has gone back.
+    assert fake.steps == [4, 5, 4]
