@@ -289,6 +289,8 @@ def _ending(
 
 
 def _parallel(text: str) -> int | None:
+    if text != "auto" and not text.lstrip("-").isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number of runs nor auto")
     return None if text == "auto" else positive(text)
 
 

@@ -29,6 +29,7 @@ from seedbed.sets.statistics import (
 LEVEL = 0.05
 # Of pruned runs there are evaluations until their rung (--at).
 _ENDED = ("finished", "pruned")
+_TO_GO = ("unfinished", "to begin", "stopped", "at its rung")
 _ENVIRONMENT = "environment.id"
 # What a group has of each measure, and where its runs have theirs.
 _MEASURES = {
@@ -98,6 +99,7 @@ def _compare(
     _balance(rows, notes)
     _best_of(rows, notes)
     ranked_by = "to_score" if target is not None else "final"
+    to_go = sum(record.state in _TO_GO for record in records)
     rows.sort(key=lambda row: _rank(row, ranked_by))
     if _ENVIRONMENT in found.settings:
         sentence = (
@@ -107,6 +109,8 @@ def _compare(
     else:
         _pairs(rows, ranked_by)
         sentence = _sentence(rows, ranked_by, target)
+        if to_go:
+            sentence += f" Of {counted(len(records), 'run')} {to_go} are not at their ends."
     return {
         "runs": len(records),
         "differs": {"settings": dict(found.settings), "setup": dict(found.setup)},

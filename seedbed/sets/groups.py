@@ -120,7 +120,10 @@ def keys_named(words: Iterable[str]) -> list[str]:
         named = [word] if word in known else settings_named(word)
         if len(named) != 1:
             meant = f": did you mean {' or '.join(named)}?" if named else ""
-            raise SeedbedError(ExitCode.USAGE, f"--by {word}: no such key{meant}")
+            raise SeedbedError(
+                ExitCode.USAGE,
+                f"by {word}: no such key{meant or '; `seedbed config show FILE` has them all'}",
+            )
         found += named
     return found
 

@@ -67,18 +67,36 @@ def _horizon(finished: Sequence[Record], at: float | None) -> tuple[float | None
     if at is None and any(map(math.isnan, last)):
         missing = finished[next(i for i, one in enumerate(last) if math.isnan(one))]
         return None, f"{missing.name} was never evaluated: there are no finals"
-    horizon = at if at is not None else min(last)
+    stops = {_end(record) for record in finished}
+    # Their ends are as many frames behind one stop as were under way.
+    stop = stops.pop() if len(stops) == 1 else None
+    horizon = at if at is not None else stop or min(last)
     for record in finished:
         if final(record, horizon) is None:
+            times = [one.env_frames for one in record.evaluations]
+            own = f"nearest: {min(times, key=lambda t: abs(t - horizon)):,.0f}" if times else "none"
             return None, (
-                f"{record.name} has no evaluation at {horizon:,.0f} frames, where others have one: "
-                "there are no finals (--at FRAMES takes another time)"
+                f"{record.name} has no evaluation at {horizon:,.0f} frames ({own}): there are no "
+                "finals (--at FRAMES takes another time)"
             )
     return horizon, ""
 
 
+def _end(record: Record) -> float | None:
+    """Return the emulator frames at which a run was to end, and was evaluated; None elsewhere."""
+    stop = float(record.settings["stop.env_frames"])
+    by_frames = record.stop_reason.startswith("stop.env_frames")
+    is_evaluated = bool(record.evaluations) and record.evaluations[-1].env_frames >= stop
+    return stop if by_frames and is_evaluated else None
+
+
 def final(record: Record, horizon: float) -> float | None:
-    """Return the mean return of the evaluation nearest to a horizon; None without one near it."""
+    """Return the mean return of the evaluation nearest to a horizon; None without one near it.
+
+    The last evaluation of a run that has ended there is near it, whatever it has trained beyond.
+    """
+    if _end(record) == horizon:
+        return record.evaluations[-1].mean
     near = [
         (abs(one.env_frames - horizon), one.mean)
         for one in record.evaluations
@@ -89,7 +107,7 @@ def final(record: Record, horizon: float) -> float | None:
 
 def best_checkpoint(record: Record, horizon: float) -> float:
     """Return the highest mean return of an evaluation until a horizon of `common_horizon`."""
-    until = (1 + _NEAR) * horizon
+    until = math.inf if _end(record) == horizon else (1 + _NEAR) * horizon
     return max(one.mean for one in record.evaluations if one.env_frames <= until)
 
 

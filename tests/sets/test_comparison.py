@@ -179,6 +179,24 @@ def test_seeds_that_not_all_have_are_left_out(
     assert "final: over the seeds that all groups have: 1, 2, 3, 4, 5" in found["notes"]
 
 
+def test_runs_that_go_beyond_one_stop_have_finals_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The frames under way at a stop of 20,000 are more than 2 % of it."""
+    ends = ((20_134, 20_139), (20_205, 20_317), (20_532, 20_598))
+    for rate, frames in zip(("3e-4", "1e-3", "3e-3"), ends, strict=True):
+        for seed, at in enumerate(frames, 1):
+            record(
+                tmp_path, f"{rate}-s{seed}", f"{LR}={rate}", "stop.env_frames=20000", seed=seed,
+                scores={at: at / 1000}, frames=at, reason="stop.env_frames: 20000 of 20000",
+            )  # fmt: skip
+    found = compared(capsys, tmp_path)
+    assert found["horizon"] == 20_000
+    assert [row["final"]["mean"] for row in found["groups"]] == pytest.approx(
+        [20.565, 20.261, 20.1365]
+    )
+
+
 def test_finals_need_a_common_horizon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for seed in (1, 2, 3):
         record(tmp_path, f"a-s{seed}", f"{LR}=1e-3", seed=seed, scores={1000: 1, 2000: 9})
@@ -395,7 +413,7 @@ def test_unfinished_runs_are_counted_and_claim_nothing(
     record(tmp_path, "a", reason="")
     record(tmp_path, "b", f"{LR}=1e-1", reason="")
     found = compared(capsys, tmp_path)
-    assert found["sentence"] == "Nothing can be compared yet."
+    assert found["sentence"] == "Nothing can be compared yet. Of 2 runs 2 are not at their ends."
     assert {str(row["states"]) for row in found["groups"]} == {"{'unfinished': 1}"}
 
 
