@@ -56,12 +56,13 @@ def run(args: argparse.Namespace) -> None:
             matplotlib is not there, or the name has another ending. OUTPUT: the picture, or the
             CSV, cannot be written.
     """
-    records = load_runs(*args.run_dirs).records
+    loaded = load_runs(*args.run_dirs)
+    records = loaded.records
     single = len(records) == 1
     out = args.out or (records[0].path / "curve.png" if single else Path("plot.png"))
     check_picture(out)
     groups, notes = read_groups(records, keys_named(args.by))
-    for note in notes:
+    for note in (*loaded.left_out, *notes):
         print(note, file=sys.stderr)
     axes = list(dict.fromkeys(args.axis or ("frames", "minutes")))
     check_axes(groups, axes)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.runs.found import runs_below
+from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.sets.code import code_names
 from seedbed.sets.comparison import compare
 from seedbed.sets.folder import confirming, is_set
@@ -21,10 +22,11 @@ class Runs:
 
     Attributes:
         records: One of each run.
+        left_out: Why further runs could not be read, a line each.
     """
 
-    def __init__(self, records: Sequence[Record]) -> None:
-        self.records = tuple(records)
+    def __init__(self, records: Sequence[Record], left_out: Sequence[str] = ()) -> None:
+        self.records, self.left_out = tuple(records), tuple(left_out)
 
     def __len__(self) -> int:
         return len(self.records)
@@ -74,7 +76,9 @@ class Runs:
             ImportError: SciPy is not installed.
         """
         words = [by] if isinstance(by, str) else by
-        return compare(self.records, keys_named(words), score, at)
+        result = compare(self.records, keys_named(words), score, at)
+        result["notes"] += self.left_out
+        return result
 
     def best(self, by: str | Sequence[str] = ()) -> dict[str, Any]:
         """Return the group that `compare` ranks first: its values, its runs, its statistics.
@@ -103,11 +107,20 @@ def load_runs(*paths: str | Path) -> Runs:
         paths: Run directories, sets and folders of runs.
 
     Raises:
-        SeedbedError: RUN_DIRECTORY, there is no run, or one cannot be read.
+        SeedbedError: RUN_DIRECTORY, there is no run, or none that can be read.
     """
     found = [run for path in paths for run in runs_below(Path(path))]
     sets = {run.parent.parent for run in found}
     claims = {path / "runs" / name for path in sets for name in confirming(path)}
     codes = {path / "runs" / name: code for path in sets for name, code in code_names(path).items()}
     rungs = {one.run: one.rung for path in sets if is_set(path) for one in members_at_rungs(path)}
-    return Runs([read_record(run, run in claims, codes.get(run), rungs.get(run)) for run in found])
+    records: list[Record] = []
+    left_out: list[str] = []
+    for run in found:
+        try:
+            records.append(read_record(run, run in claims, codes.get(run), rungs.get(run)))
+        except SeedbedError as error:
+            if len(left_out) == len(found) - 1:
+                raise
+            left_out.append(f"left out: {str(error).splitlines()[0]}")
+    return Runs(records, left_out)
