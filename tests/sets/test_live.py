@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import io
 import json
 import os
 import pty
-import struct
-import termios
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 
@@ -20,6 +17,7 @@ from seedbed.sets.live import LiveSet
 from seedbed.sets.resolve import resolve
 from seedbed.sets.sweep import read_sweep
 from seedbed.telemetry.live_lines import LiveLines
+from tests.support.terminal import shown_on
 
 
 @pytest.fixture
@@ -51,31 +49,25 @@ def finish(member: Member, mean: float) -> None:
     (member.run / "evaluations.csv").write_text(f"{columns}\n1000,9,20,{mean},5,agent,c9\n")
 
 
-def shown_on(columns: int, rows: int, blocks: list[list[str]]) -> str:
+def lines_on(columns: int, rows: int, blocks: list[list[str]]) -> str:
     """What reaches a terminal of so many columns and rows."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    with os.fdopen(theirs, "w") as out:
+
+    def write(out: TextIO) -> None:
         lines = LiveLines(out)
         for block in blocks:
             lines.show(block)
         lines.clear()
-        out.write("end")
-        out.flush()
-        shown = b""
-        while not shown.endswith(b"end"):
-            shown += os.read(ours, 1000)
-    os.close(ours)
-    return shown.decode().replace("\r\n", "\n")
+
+    return shown_on(columns, rows, write).replace("\r\n", "\n")
 
 
 def test_lines_are_refreshed_in_place_and_never_exceed_the_terminal() -> None:
-    assert shown_on(80, 24, [["a", "b"], ["c"]]) == (
+    assert lines_on(80, 24, [["a", "b"], ["c"]]) == (
         "\r\x1b[Ja\nb\n\r\x1b[2A\x1b[Jc\n\r\x1b[1A\x1b[Jend"
     )
     many = [f"{number} {'x' * 200}" for number in range(30)]
     for columns, width in ((80, 79), (120, 119), (200, 120)):
-        shown = shown_on(columns, 6, [many]).split("\x1b[J")
+        shown = lines_on(columns, 6, [many]).split("\x1b[J")
         lines = shown[1].splitlines()[:5]
         assert [line[:2] for line in lines] == ["0 ", "1 ", "2 ", "an", "29"]
         assert lines[3] == "and 26 lines more"

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import io
 import os
-import pty
 import resource
-import struct
-import termios
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
@@ -27,6 +24,7 @@ from seedbed.telemetry.bottleneck import Bottleneck
 from seedbed.telemetry.progress import ProgressFile
 from seedbed.telemetry.progress_line import ProgressLine, progress_line
 from tests.support.telemetry_runs import Clock, make, some_events
+from tests.support.terminal import shown_on
 from tools.metrics_reference import metrics_reference
 
 
@@ -131,17 +129,8 @@ def test_line_without_data_shows_no_zeros() -> None:
     [(0, "one two | three"), (16, "one two | three"), (15, "one two | thr…"), (8, "one tw…")],
 )
 def test_a_narrow_terminal_cuts_the_line(columns: int, line: str) -> None:
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    with os.fdopen(theirs, "w") as out:
-        ProgressLine(out).show(["one two", "three"])
-        out.write("end")
-        out.flush()
-        shown = b""
-        while not shown.endswith(b"end"):
-            shown += os.read(ours, 1000)
-    os.close(ours)
-    assert shown.decode() == f"\r\x1b[K{line}end"
+    shown = shown_on(columns, 24, lambda out: ProgressLine(out).show(["one two", "three"]))
+    assert shown == f"\r\x1b[K{line}end"
 
 
 def test_a_line_that_cannot_be_written_ends_no_run() -> None:
@@ -156,20 +145,14 @@ def test_a_line_that_cannot_be_written_ends_no_run() -> None:
 
 
 def test_terminal_is_refreshed_in_place() -> None:
-    ours, theirs = pty.openpty()
-    with os.fdopen(theirs, "w") as out:
+    def write(out: TextIO) -> None:
         line = ProgressLine(out)
         line.show(["one"])
         line.show(["two"])
         line.close()
         line.close()
-        out.write("end")
-        out.flush()
-        shown = b""
-        while not shown.endswith(b"end"):  # A terminal passes on as much as it likes at a time.
-            shown += os.read(ours, 1000)
-    os.close(ours)
-    assert shown == b"\r\x1b[Kone\r\x1b[Ktwo\r\nend"
+
+    assert shown_on(0, 0, write) == "\r\x1b[Kone\r\x1b[Ktwo\r\nend"
 
 
 def test_words_for_numbers() -> None:
