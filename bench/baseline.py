@@ -15,6 +15,7 @@ from typing import Any
 
 from bench.command import START_S, Command, TrainingRun
 from bench.figures import Figures, beside
+from bench.machine import actor_cores
 from bench.plan import Plan, write_pong
 from bench.report import Table
 from bench.sides import free_port
@@ -31,8 +32,6 @@ MIN_UPDATES = 3
 WIDTHS = {1: "default", 2: "medium", 4: "large"}
 # Of the LSTM of IMPALA's agent, at each width.
 LSTM_UNITS = 256
-# That step no environments beside SEED's learner.
-LEARNER_CORES = 2
 TABLES = [
     Table(
         "SEED and IMPALA on {cores:g} cores: impala_deep with {lstm_units} LSTM units on Pong, "
@@ -80,7 +79,7 @@ def baseline(plan: Plan) -> dict[str, Any]:
     """
     cores = max(1, int(usable_cpus()))
     systems = {
-        "seed": ("learner", max(1, cores - LEARNER_CORES), 2, plan.environments),
+        "seed": ("learner", actor_cores(), 2, plan.environments),
         "grouped": ("actor", cores, 1, plan.environments),
         "single": ("actor", cores, 1, 1),
     }

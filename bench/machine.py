@@ -16,6 +16,11 @@ from seedbed.runtime.limits import usable_cpus, usable_memory_bytes
 _PACKAGES = ("ale-py", "grpcio", "jax", "keras", "numpy", "protobuf", "tensorflow")
 
 
+def actor_cores() -> int:
+    """Return how many cores step environments beside a learner, whose threads take 2."""
+    return max(1, int(usable_cpus()) - 2)
+
+
 def machine_info(gemm_size: int) -> dict[str, Any]:
     """Cores, processor, versions, the load before the benchmark, and `gemm_gflops`."""
     return {

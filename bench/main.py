@@ -32,7 +32,7 @@ import bench.workers
 from bench.accelerator import main as accelerator
 from bench.accelerator.report import markdown as accelerator_markdown
 from bench.machine import command, machine_info, revision
-from bench.plan import Plan
+from bench.plan import Plan, check_parts
 from bench.report import Table, blocks, heading
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
@@ -117,11 +117,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.parts[:1] == ["accelerator"]:
         return accelerator.run(args)
-    unknown = sorted(set(args.parts) - set(PARTS))
-    if unknown:
-        raise SeedbedError(
-            ExitCode.USAGE, f"bench has no part {', '.join(unknown)}: one of {', '.join(PARTS)}"
-        )
+    check_parts(args.parts, list(PARTS), "bench")
     if args.runs is not None and args.runs < 1:
         raise SeedbedError(ExitCode.USAGE, f"--runs {args.runs}: measure at least once")
     parts = args.parts or [name for name, part in PARTS.items() if not part.by_name]

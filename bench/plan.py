@@ -1,7 +1,10 @@
 """How large, how long and how often to measure, and experiments of that size."""
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
+
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
 T = TypeVar("T")
 PONG = "atari:Pong"
@@ -19,8 +22,8 @@ class Plan:
     def __init__(self, folder: Path, is_quick: bool, **options: Any) -> None:
         self.folder, self._is_quick, self._options = folder, is_quick, options
         self.runs = self.pick(3, 1, "runs")
-        self.backend = options.get("backend") or "tensorflow"
-        self.model: str | None = options.get("model")  # of `baseline`; None is every width
+        self.backend = self.pick("tensorflow", "tensorflow", "backend")
+        self.model: str | None = self.pick(None, None, "model")  # of `baseline`; None is all widths
         # Of one side of a ratio, and before it.
         self.window_s, self.warm_up_s = self.pick((2.0, 0.5), (0.4, 0.1))
         # Of a training run, after its first updates.
@@ -35,6 +38,22 @@ class Plan:
         if given is not None:
             return given
         return quick if self._is_quick else full
+
+
+def check_parts(names: Iterable[str], known: Sequence[str], bench: str) -> None:
+    """Refuse parts that a benchmark has not.
+
+    Args:
+        names: The parts that are asked for.
+        known: Those of the benchmark.
+        bench: Name of the benchmark.
+
+    Raises:
+        SeedbedError: USAGE.
+    """
+    if unknown := sorted(set(names) - set(known)):
+        text = f"{bench} has no part {', '.join(unknown)}: one of {', '.join(known)}"
+        raise SeedbedError(ExitCode.USAGE, text)
 
 
 def write_pong(plan: Plan, name: str, environments: int | None = None, **learner: object) -> str:

@@ -7,10 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.accelerator import experiments
 from bench.accelerator.context import Context
 from bench.accelerator.session import Case, Part
-from seedbed.runtime.limits import usable_cpus
+from bench.machine import actor_cores
 
 EXPERIMENT = "experiments/pong-vtrace.yaml"
 START_S = 60.0  # before a slice trains
@@ -39,7 +38,7 @@ def curves(context: Context, share: float, minutes: float) -> Part:
             # Only the minutes end it: a run that is over would not be resumed.
             "stop.env_frames": 0,
             "stop.mean_return": "null",
-            "actor.processes": max(1, (int(usable_cpus()) - experiments.LEARNER_CORES) // 2),
+            "actor.processes": max(1, actor_cores() // 2),
         }
         chosen = [text for name, value in options.items() for text in ("--set", f"{name}={value}")]
         began = time.monotonic()

@@ -6,15 +6,13 @@ from typing import Any
 import yaml
 
 from bench.accelerator.sizes import Sizes
-from seedbed.runtime.limits import usable_cpus
+from bench.machine import actor_cores
 
 ALE, NULL = "atari:Pong", "bench.accelerator.environments:NullAtari"
 # Agents of Table 8 of the SEED paper (R2D2), and of IMPALA's Atari experiments (V-trace).
 R2D2_NETWORK = {"network": "nature", "lstm_units": 512}
 VTRACE_NETWORK = {"network": "nature"}
 SMALL = {"network": "impala_shallow"}
-# Cores that the learner's threads take of a machine whose other cores step environments.
-LEARNER_CORES = 2
 
 
 def learner(backend: str, precision: str, **settings: Any) -> dict[str, Any]:
@@ -159,8 +157,7 @@ def total_environments(sizes: Sizes) -> int:
 
 
 def _actor(sizes: Sizes) -> dict[str, int]:
-    processes = max(1, int(usable_cpus()) - LEARNER_CORES)
-    return {"processes": processes, "groups": 2, "envs_per_group": sizes.envs_per_group}
+    return {"processes": actor_cores(), "groups": 2, "envs_per_group": sizes.envs_per_group}
 
 
 def _inference(environments: int) -> dict[str, int]:

@@ -18,6 +18,7 @@ from bench.accelerator.report import markdown
 from bench.accelerator.session import Part, Session
 from bench.accelerator.sizes import sizes_for
 from bench.machine import command, cpu_model, revision
+from bench.plan import check_parts
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.limits import usable_cpus
 
@@ -73,12 +74,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _chosen(every: list[Part], names: Sequence[str]) -> list[Part]:
-    known = [part.name for part in every]
-    if unknown := sorted(set(names) - set(known)):
-        raise SeedbedError(
-            ExitCode.USAGE,
-            f"bench accelerator has no part {', '.join(unknown)}: one of {', '.join(known)}",
-        )
+    check_parts(names, [part.name for part in every], "bench accelerator")
     return [part for part in every if not names or part.name in names]
 
 
