@@ -243,11 +243,7 @@ def _drive(args: argparse.Namespace, folder: Path, budget: Budget | None) -> Non
     finally:
         release_lock(lock)
     members = members_at_rungs(folder)
-    finished = [
-        member.name
-        for member in members
-        if member.is_finished and (member.rung is None or member.rung.is_last)
-    ]
+    finished = [member.name for member in members if member.is_finished and member.goes_to_end]
     failed = {
         member.name: read_ends(member)[-1]["code"] for member in members if has_failed(member)
     }

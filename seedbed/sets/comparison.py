@@ -29,7 +29,6 @@ from seedbed.sets.statistics import (
 LEVEL = 0.05
 # Of pruned runs there are evaluations until their rung (--at).
 _ENDED = ("finished", "pruned")
-_TO_GO = ("unfinished", "to begin", "stopped", "at its rung")
 _ENVIRONMENT = "environment.id"
 # What a group has of each measure, and where its runs have theirs.
 _MEASURES = {
@@ -99,7 +98,7 @@ def _compare(
     _balance(rows, notes)
     _best_of(rows, notes)
     ranked_by = "to_score" if target is not None else "final"
-    to_go = sum(record.state in _TO_GO for record in records)
+    to_go = sum(record.state not in (*_ENDED, *LOST) for record in records)
     rows.sort(key=lambda row: _rank(row, ranked_by))
     if _ENVIRONMENT in found.settings:
         sentence = (

@@ -228,7 +228,7 @@ class Driver:
             self._keep_bound()
         if self._shares.is_measuring:
             first = min(self._running.values(), key=attrgetter("begun"))
-            self._shares.measure(list(self._running), first.begun, bool(_frames(first.member)))
+            self._shares.measure(list(self._running), first.begun, bool(first.member.frames))
         ended = wait([each.end for each in self._running.values()], _INTERVAL_S)
         if not ended:
             self._live.show(self._begun)
@@ -237,7 +237,7 @@ class Driver:
         code = running.process.wait()
         del self._running[running.process.pid]
         os.close(running.end)
-        if self._shares.is_measuring and _frames(running.member):
+        if self._shares.is_measuring and running.member.frames:
             self._shares.choose()
         was_on = self.brake
         self._report(f"{running.member.name}: {self._end(running, code)}")
@@ -254,8 +254,8 @@ class Driver:
         member = running.member
         if member.is_finished:
             self._alike.clear()
-            is_last = member.rung is None or member.rung.is_last
-            return f"{'finished' if is_last else 'at its rung'}, {describe_score(member)}"
+            state = "finished" if member.goes_to_end else "at its rung"
+            return f"{state}, {describe_score(member)}"
         if self._stopping or is_stopped(member):
             return "stopped, with a checkpoint if it had begun to train"
         cause = last_cause_in(member.log)
@@ -270,7 +270,7 @@ class Driver:
             return f"killed by {code_name(code)}{why}; it resumes from its newest checkpoint"
         if not code and not member.summary():
             return "stopped by a signal of another process; the same command goes on"
-        end: End = {"code": code, "cause": cause, "env_frames": _frames(member)}
+        end: End = {"code": code, "cause": cause, "env_frames": member.frames}
         write_ends(member, [*read_ends(member), end])
         self._note_failure(running, code, cause)
         if not code:
@@ -281,7 +281,7 @@ class Driver:
     def _may_go_on(self, member: Member) -> bool:
         """Return whether a run that was killed is started again: unless it makes no progress."""
         kills = self._kills.setdefault(member.name, [])
-        kills.append(_frames(member))
+        kills.append(member.frames)
         return len(kills) < _MOST_KILLS or kills[-1] > kills[-_MOST_KILLS]
 
     def _note_failure(self, running: _Running, code: int, cause: str) -> None:
@@ -312,12 +312,6 @@ def in_order(members: list[Member]) -> list[Member]:
         ranks.append(counts.setdefault(setting, 0))
         counts[setting] += 1
     return [member for _, _, member in sorted(zip(ranks, range(len(ranks)), members, strict=True))]
-
-
-def _frames(member: Member) -> int:
-    """Return the frames of a run, of all its learners."""
-    counters = (status.get("counters") or {} for status in member.statuses())
-    return sum(int(each.get("env_frames", 0)) for each in counters)
 
 
 def describe_score(member: Member) -> str:

@@ -136,6 +136,11 @@ class Member:
         return several or evaluation.get("updates", -1) == summary.get("updates")
 
     @property
+    def goes_to_end(self) -> bool:
+        """Whether the run trains to its stop condition, and not only to a rung before."""
+        return self.rung is None or self.rung.is_last
+
+    @property
     def is_pruned(self) -> bool:
         """Whether others were better at the run's rung."""
         return self.rung is not None and self.rung.is_pruned
@@ -152,6 +157,16 @@ class Member:
         """Return status.json of each learner; {} of one that has not begun."""
         paths = learner_directories(self.run) or [self.run]
         return [read_object(path / "status.json") for path in paths]
+
+    @property
+    def frames(self) -> int:
+        """Emulator frames of the run so far, of all its learners together."""
+        return int(self.total("env_frames"))
+
+    def total(self, counter: str) -> float:
+        """Return a counter of the run so far, such as `dollars`, of all its learners together."""
+        counters = (status.get("counters") or {} for status in self.statuses())
+        return sum(float(each.get(counter) or 0.0) for each in counters)
 
     def last_evaluation(self) -> Mapping[str, Any] | None:
         """Return the newest evaluation, with numbers or their texts; None before the first."""

@@ -88,7 +88,7 @@ def plan_rungs(wanted: ResolvedSet) -> tuple[int, list[str]]:
     Args:
         wanted: A set that `check_halving` has checked.
     """
-    settings = len({repr(run.values) for run in wanted.runs})
+    settings = wanted.settings
     seeds = len(wanted.runs) // settings
     total, before, lines = 0, 0, []
     stop = wanted.base.stop.env_frames
@@ -139,7 +139,7 @@ def _refusal(wanted: ResolvedSet) -> str:
     )
     if first < batch:
         return f"the first rung must hold one batch, which has at least {batch:,} frames"
-    if len({repr(run.values) for run in wanted.runs}) < 2:
+    if wanted.settings < 2:
         return "there is one setting, and a ranking takes two: name values of an axis (--set)"
     ends = [name for name in _OTHER_STOPS if getattr(stop, name)]
     ends += ["mean_return"] if stop.mean_return is not None else []

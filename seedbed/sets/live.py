@@ -96,14 +96,9 @@ class LiveSet:
         state = ""
         if not is_running:
             state = "finished" if member.is_finished else "failed" * has_failed(member)
-        counters = [status.get("counters") or {} for status in member.statuses()]
-        frames, dollars = (
-            sum(float(each.get(name) or 0.0) for each in counters)
-            for name in ("env_frames", "dollars")
-        )
         newest = member.last_evaluation()
         score = float(newest["mean"]) if newest else None
-        run = _Run(state, frames, dollars, score)
+        run = _Run(state, member.total("env_frames"), member.total("dollars"), score)
         if is_running:
             self._ended.pop(member.name, None)
         elif state:

@@ -21,8 +21,7 @@ def plan(wanted: ResolvedSet, source: str) -> str:
 
 
 def _totals(wanted: ResolvedSet) -> str:
-    runs = wanted.runs
-    settings = len({repr(run.values) for run in runs})
+    runs, settings = wanted.runs, wanted.settings
     seeds = len({run.seed for run in runs})
     words = [
         f"set {wanted.name}: {counted(len(runs), 'run')}, {counted(settings, 'setting')} with "

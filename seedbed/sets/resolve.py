@@ -68,6 +68,11 @@ class ResolvedSet:
     runs: Sequence[Run]
     warnings: Sequence[str]
 
+    @property
+    def settings(self) -> int:
+        """Number of settings, each of which has a run for every seed."""
+        return len({repr(run.values) for run in self.runs})
+
 
 def resolve(sweep: Sweep, source: str) -> ResolvedSet:
     """Make and check the experiment of every run.
