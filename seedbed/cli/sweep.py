@@ -230,9 +230,9 @@ def _drive(args: argparse.Namespace, folder: Path, budget: Budget | None) -> Non
         ) from None
     except OSError as error:
         raise RunDirectoryError(f"cannot lock {folder}: {error}") from error
-    members = read_members(folder)
-    print_lines(describe_disk(folder, members, len(members)))
     try:
+        members = read_members(folder)
+        print_lines(describe_disk(folder, members, len(members)))
         device = members[0].experiment.learner.device
         live = LiveSet(folder, sys.stderr)
         shares = Shares(args.parallel, device, args.runs_per_device, live.tell)
