@@ -32,7 +32,8 @@ def run_state(member: Member, summary: Mapping[str, Any], status: Mapping[str, A
     """
     if has_failed(member):
         return "diverged" if read_ends(member)[-1]["code"] == ExitCode.DIVERGED else "failed"
-    if summary.get("stop_reason"):
+    # One that was stopped during its last evaluation has a summary, and is not finished.
+    if summary.get("stop_reason") and (not is_stopped(member) or member.is_finished):
         rung = member.rung
         if rung is None or summary.get("env_frames", rung.stop) >= rung.stop:
             return "finished"

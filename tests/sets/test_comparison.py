@@ -20,6 +20,8 @@ from seedbed.config.load import dump_experiment, load_experiment
 from seedbed.runs.evaluations import append_evaluation
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.sets.folder import read_members
+from seedbed.sets.records import read_record
+from seedbed.sets.states import member_of
 from seedbed.sets.stopped import mark_stopped
 
 LR = "learner.optimizer.learning_rate"
@@ -177,6 +179,15 @@ def test_seeds_that_not_all_have_are_left_out(
     found = compared(capsys, tmp_path)
     assert len(found["groups"][0]["final"]["scores"]) == 5
     assert "final: over the seeds that all groups have: 1, 2, 3, 4, 5" in found["notes"]
+
+
+def test_a_run_that_was_stopped_in_its_last_evaluation_is_not_finished(tmp_path: Path) -> None:
+    """The driver of the set does not count it as finished either."""
+    run = record(tmp_path, "a")
+    (tmp_path / "a.yaml").write_text((run / "experiment.yaml").read_text())
+    assert read_record(run).state == "finished"
+    mark_stopped(member_of(run))
+    assert read_record(run).state == "stopped"
 
 
 def test_runs_that_go_beyond_one_stop_have_finals_there(
