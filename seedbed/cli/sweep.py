@@ -17,7 +17,7 @@ from seedbed.cli.output import add_json, emit, print_result
 from seedbed.config.without_effect import settings_without_effect
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
 from seedbed.runtime.install import how_to_install
-from seedbed.runtime.locks import LockHeld, release_lock, take_lock
+from seedbed.runtime.locks import Lock, LockHeld
 from seedbed.runtime.paths import shown
 from seedbed.runtime.signals import on_stop_signals
 from seedbed.runtime.terminal import print_lines
@@ -223,7 +223,7 @@ def _train_line(folder: Path, number: int) -> int:
 
 def _drive(args: argparse.Namespace, folder: Path, budget: Budget | None) -> None:
     try:
-        lock = take_lock(lock_file(folder))
+        lock = Lock(lock_file(folder))
     except LockHeld as holder:
         raise RunDirectoryError(
             f"{folder} is driven by {holder}. It starts what was added to the folder"
@@ -241,7 +241,7 @@ def _drive(args: argparse.Namespace, folder: Path, budget: Budget | None) -> Non
         driver.run()
         live.close()
     finally:
-        release_lock(lock)
+        lock.release()
     members = members_at_rungs(folder)
     finished = [member.name for member in members if member.is_finished and member.goes_to_end]
     failed = {

@@ -35,7 +35,7 @@ from seedbed.replay.ring import Ring
 from seedbed.replay.sequence import SequenceSpec, describe_spec, format_bytes
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.files import atomic_write, make_directory, sync_directory
-from seedbed.runtime.locks import LockHeld, release_lock, take_lock
+from seedbed.runtime.locks import Lock, LockHeld
 from seedbed.runtime.shortage import cure
 from seedbed.spec import ArraySpec
 
@@ -83,14 +83,14 @@ class FileBuffer(SequenceBuffer):
 
     Args:
         directory: Folder of the files.
-        lock: File descriptor of the folder's lock.
+        lock: Lock of the folder.
         found: Contents of `replay.json`.
         exponent: α, not negative.
     """
 
-    def __init__(self, directory: Path, lock: int, found: Description, exponent: float) -> None:
+    def __init__(self, directory: Path, lock: Lock, found: Description, exponent: float) -> None:
         self._maps: list[np.memmap[Any, Any]] = []
-        self._lock_file: int | None = lock
+        self._lock_file: Lock | None = lock
         self._checksum: NDArray[np.uint32]
         arrays = {
             name: self._map(_path(directory, name), found.capacity, array)
@@ -201,7 +201,7 @@ class FileBuffer(SequenceBuffer):
         for mapped in self._maps:
             mapped.flush()
         if self._lock_file is not None:
-            release_lock(self._lock_file)
+            self._lock_file.release()
             self._lock_file = None
 
 
@@ -233,14 +233,14 @@ def open_buffer(directory: Path, spec: SequenceSpec, capacity: int, exponent: fl
             _create(directory, found)
         buffer = FileBuffer(directory, lock, found, exponent)
     except OSError as error:
-        release_lock(lock)
+        lock.release()
         used = error.filename or directory
         sizes = f"{describe_spec(spec, capacity)}, {format_bytes(files_bytes(spec, capacity))}"
         raise _refusal(
             f"cannot use {used} for {sizes}: {error.strerror or error}; {cure(error)}"
         ) from error
     except BaseException:
-        release_lock(lock)
+        lock.release()
         raise
     size, text = buffer.ring.size, "%s: %d of %d sequences are stored, %d can be sampled"
     log.info(text, directory, size, capacity, buffer.sampleable)
@@ -263,7 +263,7 @@ def check_directory(directory: Path) -> None:
     except OSError as error:
         raise _refusal(f"cannot use {directory}: {error.strerror}; {cure(error)}") from error
     finally:
-        release_lock(lock)
+        lock.release()
 
 
 def read_description(directory: Path) -> Description | None:
@@ -296,11 +296,11 @@ def _write_description(directory: Path, description: Description) -> None:
     atomic_write(directory / _JSON, json.dumps(tree), fsync=True)
 
 
-def _lock(directory: Path) -> int:
-    """Lock the directory until the process ends or closes the returned file descriptor."""
+def _lock(directory: Path) -> Lock:
+    """Lock the directory until the process ends or releases the lock."""
     try:
         make_directory(directory)
-        return take_lock(directory / _LOCK)
+        return Lock(directory / _LOCK)
     except LockHeld as holder:
         raise _refusal(
             f"the replay in {directory} is in use by {holder}, or name another directory: each "

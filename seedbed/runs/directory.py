@@ -49,7 +49,7 @@ from seedbed.runs.stored import open_store, read_checkpoint
 from seedbed.runs.ways_on import WaysOn
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
 from seedbed.runtime.files import atomic_write, read_object
-from seedbed.runtime.locks import LockHeld, release_lock, take_lock
+from seedbed.runtime.locks import Lock, LockHeld
 from seedbed.runtime.paths import absolute, shown
 from seedbed.runtime.shortage import cure, is_shortage, keep_spare_descriptors
 from seedbed.runtime.text import counted
@@ -121,7 +121,7 @@ class RunDirectory:
     """
 
     def __init__(
-        self, path: Path, lock: int, store: CheckpointStore, experiment: Experiment
+        self, path: Path, lock: Lock, store: CheckpointStore, experiment: Experiment
     ) -> None:
         self.path = path
         self.experiment = experiment
@@ -132,7 +132,7 @@ class RunDirectory:
         self.experiment_yaml = path / "experiment.yaml"
         self.socket = socket_path(path)
         self.store = store
-        self._lock: int | None = lock
+        self._lock: Lock | None = lock
         self.finished: dict[str, Any] | None = None
         self.met: MetCondition | None = None
         self.resume_from: Checkpoint | None = None
@@ -175,7 +175,7 @@ class RunDirectory:
     def close(self) -> None:
         """Release the lock, once."""
         if self._lock is not None:
-            release_lock(self._lock)
+            self._lock.release()
             self._lock = None
 
     def __enter__(self) -> "RunDirectory":
@@ -258,16 +258,12 @@ def open_run_directory(
             ) from error
         return directory
     except BaseException:
-        release_lock(lock)
+        lock.release()
         raise
 
 
-def _acquire(path: Path) -> int:
+def _acquire(path: Path) -> Lock:
     """Take the lock of a run directory, and make the directory where it is missing.
-
-    Returns:
-        The file descriptor that holds the lock. The kernel releases the lock when the process
-        ends.
 
     Raises:
         SeedbedError: RUN_DIRECTORY: another process holds the lock, or the directory cannot be
@@ -282,7 +278,7 @@ def _acquire(path: Path) -> int:
             f"cannot make the run directory {path}: {error.strerror}; {cure(error)}"
         ) from error
     try:
-        lock = take_lock(path / _LOCK)
+        lock = Lock(path / _LOCK)
     except LockHeld as holder:
         raise RunDirectoryError(
             f"the run directory {path} is in use by {holder}, or choose another --run-dir"
@@ -291,7 +287,7 @@ def _acquire(path: Path) -> int:
         way = cure(error) if is_shortage(error) else "choose a --run-dir on a local disk"
         raise RunDirectoryError(f"{path} cannot be locked: {error.strerror}; {way}") from error
     if not _is_at(lock, path):
-        release_lock(lock)
+        lock.release()
         raise RunDirectoryError(
             f"the run directory {path} was moved while it was opened, by a --restart fresh: "
             "run the same command again"
@@ -299,12 +295,12 @@ def _acquire(path: Path) -> int:
     return lock
 
 
-def _is_at(lock: int, path: Path) -> bool:
+def _is_at(lock: Lock, path: Path) -> bool:
     try:
         there = (path / _LOCK).stat()
     except FileNotFoundError:
         return False
-    return os.path.samestat(os.fstat(lock), there)
+    return os.path.samestat(os.fstat(lock.file), there)
 
 
 def _check_ours(path: Path) -> None:
@@ -322,9 +318,10 @@ def _check_ours(path: Path) -> None:
         )
 
 
-def _archive(path: Path, lock: int) -> int:
+def _archive(path: Path, lock: Lock) -> Lock:
     """Rename the whole directory, in one atomic step, and lock a new one in the same place."""
-    if {entry.name for entry in path.iterdir()} <= {_LOCK, "lost+found"}:
+    names = {entry.name for entry in path.iterdir() if not entry.match(f"{_LOCK}.*")}
+    if names <= {_LOCK, "lost+found"}:
         return lock
     aside = _first_free(path.with_name(f"{path.name}.{n}") for n in count(1))
     try:
@@ -335,7 +332,7 @@ def _archive(path: Path, lock: int) -> int:
         ) from error
     print(f"fresh: the run before was moved to {aside}", file=sys.stderr)
     fresh = _acquire(path)
-    release_lock(lock)
+    lock.release()
     return fresh
 
 

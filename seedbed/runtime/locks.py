@@ -1,4 +1,7 @@
-"""Lock files, each of one process at a time, which name their holder."""
+"""Lock files, each of one process at a time, which name their holder.
+
+On one host the kernel locks the file. A claim beside it holds between hosts, too.
+"""
 
 import fcntl
 import logging
@@ -8,7 +11,9 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
+from seedbed.runtime.claims import Claim, Claimed
 from seedbed.runtime.limits import process_state
+from seedbed.runtime.shortage import is_shortage
 from seedbed.runtime.text import printable
 
 log = logging.getLogger(__name__)
@@ -18,34 +23,63 @@ class LockHeld(Exception):
     """Another process holds a lock. The message names the process and the ways to end it."""
 
 
-def take_lock(path: Path) -> int:
-    """Lock a file for this process, and create it where it is missing.
+class Lock:
+    """A lock of this process, taken at once or not at all. The file is created where it is missing.
 
-    The kernel releases the lock of a process that ends, however it ends.
+    The kernel releases the lock of a process that ends, however it ends; other hosts see that
+    after `claims.EXPIRES_S`.
 
-    Returns:
-        A file descriptor for `release_lock`.
+    Args:
+        path: The file.
+        waits: Wait until it is known whether a process of another host that seems to hold the lock
+            still does; else it counts as holding it.
+
+    Attributes:
+        file: Descriptor of the file.
 
     Raises:
         LockHeld: Another process holds the lock.
         OSError: The file cannot be opened, or its file system has no locks.
     """
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BaseException as error:
-        holder = _holder(path, os.pread(file, 512, 0))
-        os.close(file)
-        if isinstance(error, BlockingIOError):
-            raise LockHeld(holder) from None
-        raise
-    if left := os.pread(file, 512, 0):
-        text = printable(left.decode(errors="replace").strip())
-        log.warning("%s was locked by %s, which ended without releasing it: taken over", path, text)
-    # The lock holds without the name, which a full disk may have no room for.
-    with suppress(OSError):
-        _write(file, f"process {os.getpid()} on {socket.gethostname()}\n")
-    return file
+
+    def __init__(self, path: Path, waits: bool = True) -> None:
+        self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self._claim = self._taken(path, waits)
+        except BaseException:
+            os.close(self.file)
+            raise
+        if left := os.pread(self.file, 512, 0):
+            text = printable(left.decode(errors="replace").strip())
+            log.warning(
+                "%s was locked by %s, which ended without releasing it: taken over", path, text
+            )
+        # The lock holds without the name, which a full disk may have no room for.
+        with suppress(OSError):
+            _write(self.file, f"process {os.getpid()} on {socket.gethostname()}\n")
+
+    def _taken(self, path: Path, waits: bool) -> Claim | None:
+        """Take the lock; return the claim, which a full disk may have no room for."""
+        try:
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LockHeld(_holder(path, os.pread(self.file, 512, 0))) from None
+        try:
+            return Claim(path, waits)
+        except Claimed as held:
+            raise LockHeld(_holder(path, str(held).encode())) from None
+        except OSError as error:
+            if not is_shortage(error):
+                raise
+            return None
+
+    def release(self) -> None:
+        """Release the lock, and remove this process's name from the file."""
+        with suppress(OSError):
+            _write(self.file, "")
+        if self._claim is not None:
+            self._claim.release()
+        os.close(self.file)
 
 
 def holder_of(path: Path) -> tuple[int, str] | None:
@@ -57,22 +91,11 @@ def holder_of(path: Path) -> tuple[int, str] | None:
         OSError: The file cannot be opened.
     """
     try:
-        lock = take_lock(path)
+        lock = Lock(path, waits=False)
     except LockHeld:
         return _named(path.read_bytes())
-    release_lock(lock)
+    lock.release()
     return None
-
-
-def release_lock(file: int) -> None:
-    """Release a lock, and remove this process's name from the file.
-
-    Args:
-        file: descriptor of the lock's file.
-    """
-    with suppress(OSError):
-        _write(file, "")
-    os.close(file)
 
 
 def _write(file: int, text: str) -> None:

@@ -35,7 +35,7 @@ from seedbed.runtime.exit_codes import (
     SeedbedError,
 )
 from seedbed.runtime.files import atomic_write, read_object
-from seedbed.runtime.locks import LockHeld, release_lock, take_lock
+from seedbed.runtime.locks import Lock, LockHeld
 from seedbed.sets.identity import defaults_digest, digest
 from seedbed.sets.resolve import ResolvedSet, Run, describe, renamed
 from seedbed.sets.sweep import Sweep, read_sweep
@@ -297,7 +297,7 @@ def _writing(path: Path) -> Iterator[None]:
     deadline = time.monotonic() + _WRITING_S
     while True:
         try:
-            lock = take_lock(path / _OWN / "writing.lock")
+            lock = Lock(path / _OWN / "writing.lock")
             break
         except LockHeld as holder:
             if time.monotonic() > deadline:
@@ -306,7 +306,7 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        release_lock(lock)
+        lock.release()
 
 
 def _write(path: Path, wanted: ResolvedSet, confirms: bool) -> Written:

@@ -23,7 +23,7 @@ from seedbed.runs.resume import result_changes
 from seedbed.runs.stored import open_store, read_checkpoint
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.limits import process_state
-from seedbed.runtime.locks import LockHeld, release_lock, take_lock
+from seedbed.runtime.locks import Lock, LockHeld
 from seedbed.spec import ArraySpec, EnvironmentSpec
 from tests.support.waiting import wait_for
 
@@ -196,7 +196,7 @@ def test_a_lock_that_a_process_of_its_holder_keeps_names_the_way_to_that_process
     tmp_path: Path,
 ) -> None:
     lock = tmp_path / "lock"
-    file = take_lock(lock)
+    file = Lock(lock)
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     for content, words in (
@@ -206,8 +206,8 @@ def test_a_lock_that_a_process_of_its_holder_keeps_names_the_way_to_that_process
     ):
         lock.write_text(content)
         with pytest.raises(LockHeld, match=words):
-            take_lock(lock)
-    release_lock(file)
+            Lock(lock)
+    file.release()
     assert lock.read_text() == ""
 
 
