@@ -31,7 +31,7 @@ def draw_sorted_finals(result: Mapping[str, Any], file: Path) -> None:
         ranks = range(1, len(finals) + 1)
         axes.plot(ranks, finals, **line_style(at), marker=".", label=label)
     axes.set_xlabel("runs of a group, the best one first")
-    axes.set_ylabel(f"final: mean return at {result['horizon']:,.0f} frames")
+    axes.set_ylabel(f"final: {result['scale']} at {result['horizon']:,.0f} frames")
     axes.grid(alpha=0.3)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     figure.legend(loc="outside lower center", ncols=2)

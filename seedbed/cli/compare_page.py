@@ -1,6 +1,6 @@
 """A comparison of runs as a table, for the terminal or in Markdown."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from seedbed.cli.table_page import wrapped
@@ -17,10 +17,6 @@ from seedbed.sets.resolve import describe_some
 from seedbed.sets.statistics import LEAST_RESAMPLED
 
 _MOST_VALUES = 8
-_MORE = (
-    *("setting", "median final", "IQM", "95 %", "best 3", "area", "95 %", "IQM of areas"),
-    "best 3 areas",
-)
 
 
 def page(result: Mapping[str, Any], markdown: bool) -> str:
@@ -42,10 +38,11 @@ def page(result: Mapping[str, Any], markdown: bool) -> str:
 def _table(result: Mapping[str, Any], markdown: bool) -> str:
     groups = result["groups"]
     tables = [[_head(result), *(_cells(group, result) for group in groups)]]
-    if any(group["final"] for group in groups):
-        tables.append([_MORE, *map(_more_cells, groups)])
+    more = [_more_head(result), *map(_more_cells, groups)]
     blocks = []
-    for rows in map(_without_empty, tables):
+    for rows in map(_without_empty, [*tables, more]):
+        if len(rows[0]) == 1:  # nothing but the names of the settings
+            continue
         align = "<" + ">" * (len(rows[0]) - 1)
         blocks.append(_markdown(rows) if markdown else columns(rows, align))
     return "\n\n".join(blocks)
@@ -96,7 +93,7 @@ def _cells(group: Mapping[str, Any], result: Mapping[str, Any]) -> tuple[str, ..
         str(group["lost"]) if group["lost"] else "",
         str(group["states"].get("pruned", "")),
         f"{times['reached']} of {times['of']}" if times else "",
-        (si_number(times["median"]) if times["median"] is not None else NOTHING) if times else "",
+        _time(times, si_number, "median"),
         f"{significant(final['mean'])}{'*' * _is_partial(group)}" if final else "",
         _interval(final, "interval"),
         significant(checkpoint["mean"]) if checkpoint else "",
@@ -109,10 +106,22 @@ def _cells(group: Mapping[str, Any], result: Mapping[str, Any]) -> tuple[str, ..
     )
 
 
+def _more_head(result: Mapping[str, Any]) -> tuple[str, ...]:
+    to = f"{result['score']:g}" if result["score"] is not None else ""
+    return (
+        *("setting", f"time to {to}", f"cost to {to}", "human-normalised", "median final", "IQM"),
+        *("95 %", "best 3", "area", "95 %", "IQM of areas", "best 3 areas"),
+    )
+
+
 def _more_cells(group: Mapping[str, Any]) -> tuple[str, ...]:
-    final, area = group["final"], group["area"]
+    final, area, times = group["final"], group["area"], group["to_score"]
+    human = group["human_normalised"]
     return (
         group["label"],
+        _time(times, duration, "median_seconds"),
+        _time(times, money, "median_dollars"),
+        percent(human["mean"]) if human else "",
         significant(final["median"]) if final else "",
         significant(final["iqm"]) if final else "",
         _interval(final, "iqm_interval"),
@@ -122,6 +131,12 @@ def _more_cells(group: Mapping[str, Any]) -> tuple[str, ...]:
         significant(area["iqm"]) if area else "",
         significant(area["best_3"]) if area and area["best_3"] is not None else "",
     )
+
+
+def _time(times: Mapping[str, Any] | None, words: Callable[[float], str], name: str) -> str:
+    if times is None:
+        return ""
+    return words(times[name]) if times[name] is not None else NOTHING
 
 
 def _interval(found: Mapping[str, Any] | None, name: str) -> str:
@@ -159,8 +174,8 @@ def _definitions(result: Mapping[str, Any]) -> Iterator[str]:
     groups = result["groups"]
     if result["horizon"]:
         yield (
-            f"final: mean return of the evaluation at {result['horizon']:,.0f} frames; mean over "
-            "runs; 95 %: Student's t, from three seeds on; of the IQM, the mean without the "
+            f"final: {result['scale']} of the evaluation at {result['horizon']:,.0f} frames; mean "
+            "over runs; 95 %: Student's t, from three seeds on; of the IQM, the mean without the "
             f"lowest and the highest quarter, a bootstrap over seeds, from {LEAST_RESAMPLED} on."
         )
         yield (
@@ -177,10 +192,12 @@ def _definitions(result: Mapping[str, Any]) -> Iterator[str]:
             f"{best_of}: expected final of the best of so many settings of a group (Dodge et al. "
             "2019); one with a lost run counts as the lowest."
         )
+    if any(group["human_normalised"] for group in groups):
+        yield "human-normalised: 0 is random play, 1 or 100 % a human (Mnih et al. 2015)."
     if result["score"] is not None:
         yield (
-            "frames to a score: median of the Kaplan-Meier curve over seeds; a seed that did not "
-            "reach it counts as longer than it was trained, a lost one as never."
+            "frames, time and cost to a score: median of the Kaplan-Meier curve over seeds; a seed "
+            "that did not reach it counts as longer than it was trained, a lost one as never."
         )
     if any(group["lost"] for group in groups):
         yield "lost: failed or diverged; such a setting ranks last, and *: a mean of the others."

@@ -2,17 +2,18 @@
 
 The unit is the run of one seed. A group has the runs that differ in the seed alone. Groups are
 ranked by the frames to a score where runs end at one, and by their final evaluations elsewhere.
+Games with scores of a human and of random play compare by these, and are strata.
 """
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from seedbed.runtime.text import counted
-from seedbed.sets.groups import Group, differing_settings, group_runs, setting_words
+from seedbed.sets.groups import Group, differing_settings, group_runs
 from seedbed.sets.records import Record
 from seedbed.sets.scores import Horizon, area, best_checkpoint, common_horizon, final
 from seedbed.sets.states import LOST
@@ -25,6 +26,7 @@ from seedbed.sets.statistics import (
     summary,
     times_p,
 )
+from seedbed.sets.units import Unit, by_game, common_units, draws, in_common, units
 
 LEVEL = 0.05
 # Of pruned runs there are evaluations until their rung (--at).
@@ -35,10 +37,21 @@ _MEASURES = {
     "final": "finals",
     "area": "areas",
     "best_checkpoint": "best_checkpoints",
+    "human_normalised": "human_normalised_finals",
     "to_score": "times",
 }
-# Of a run: its seed, its settings within the group, and how many such runs are before it.
-_Unit = tuple[int, str, int]
+
+
+class _Reach(NamedTuple):
+    """When a run reached a score, or until when it was trained without it.
+
+    Seconds and dollars are None where they were not measured.
+    """
+
+    env_frames: float
+    seconds: float | None
+    dollars: float | None
+    reached: bool
 
 
 def compare(
@@ -84,35 +97,51 @@ def compare(
 def _compare(
     records: Sequence[Record], by: Sequence[str], score: float | None, at: float | None
 ) -> dict[str, Any]:
-    found = group_runs(records, by)
+    strata: tuple[str, ...] = ()
+    scaled = [record.human_normalised() for record in records]
+    environments = {record.settings[_ENVIRONMENT] for record in records}
+    is_human = len(environments) > 1 and all(
+        one is not None and (one.evaluations or one.state not in _ENDED) for one in scaled
+    )
+    if is_human:
+        records = [one for one in scaled if one is not None]
+        strata = () if _ENVIRONMENT in by else (_ENVIRONMENT,)
+    found = group_runs(records, by, strata)
     notes = list(found.notes)
     target = score if score is not None else _common_target(records)
+    if strata:
+        target = None
+        notes.append("games are strata: a seed's score is its mean over them")
+        if score is not None:
+            notes.append("a score is reached in one game: name runs of one for frames to it")
     horizon = common_horizon(records, at)
-    # After all others: a run that was lost never reaches the score.
-    never = max(record.env_frames for record in records) + 1
+    never = _never(records)
     rows = [
-        _row(group, found.searched, target, score is not None, horizon, never)
+        _row(group, units(group.records, found.searched, strata), target, score is not None,
+             horizon, never)
         for group in found.groups
-    ]
+    ]  # fmt: skip
     notes += horizon.refusals
     _balance(rows, notes)
     _best_of(rows, notes)
     ranked_by = "to_score" if target is not None else "final"
     to_go = sum(record.state not in (*_ENDED, *LOST) for record in records)
     rows.sort(key=lambda row: _rank(row, ranked_by))
-    if _ENVIRONMENT in found.settings:
+    scale = "human-normalised score" if is_human else "mean return"
+    if len(environments) > 1 and not is_human:
         sentence = (
-            "Returns of different environments do not compare: name runs of one of them; "
-            "`seedbed suite table` has human-normalised scores of Atari."
+            "Returns of different environments do not compare, and these have no human-normalised "
+            "scores: name runs of one of them."
         )
     else:
         _pairs(rows, ranked_by)
-        sentence = _sentence(rows, ranked_by, target)
+        sentence = _sentence(rows, ranked_by, target, scale)
         if to_go:
             sentence += f" Of {counted(len(records), 'run')} {to_go} are not at their ends."
     return {
         "runs": len(records),
         "differs": {"settings": dict(found.settings), "setup": dict(found.setup)},
+        "scale": scale,
         "score": target,
         "horizon": horizon.env_frames,
         "areas_from": horizon.begin,
@@ -121,6 +150,16 @@ def _compare(
         "notes": notes,
         "sentence": sentence,
     }
+
+
+def _never(records: Sequence[Record]) -> _Reach:
+    """Return a reach after all others: a run that was lost never reaches the score."""
+    return _Reach(
+        max(record.env_frames for record in records) + 1,
+        max(record.seconds for record in records) + 1,
+        max(record.dollars for record in records) + 1,
+        reached=False,
+    )
 
 
 def _common_target(records: Sequence[Record]) -> float | None:
@@ -133,14 +172,13 @@ def _common_target(records: Sequence[Record]) -> float | None:
 
 def _row(
     group: Group,
-    searched: Sequence[str],
+    found: Mapping[Unit, Record],
     target: float | None,
     by_evaluations: bool,
     horizon: Horizon,
-    never: float,
+    never: _Reach,
 ) -> dict[str, Any]:
     states = Counter(record.state for record in group.records)
-    units = _units(group.records, searched)
     row: dict[str, Any] = {
         "label": group.label,
         "values": dict(group.values),
@@ -155,49 +193,22 @@ def _row(
         "best_of": None,
     }
     if (at := horizon.env_frames) is not None:
-        for unit, record in units.items():
-            if record.state in _ENDED and (found := final(record, at)) is not None:
-                row["finals"][unit] = found
+        for unit, record in found.items():
+            if record.state in _ENDED and (score := final(record, at)) is not None:
+                row["finals"][unit] = score
                 row["best_checkpoints"][unit] = best_checkpoint(record, at)
                 if (begin := horizon.begin) is not None:
                     row["areas"][unit] = area(record, begin, at)
+                if (scaled := record.human_normalised()) is not None:
+                    row["human_normalised_finals"][unit] = final(scaled, at)
     if target is not None:
         row["times"] = {
-            unit: (never, False) if r.state in LOST else _time_of(r, target, by_evaluations)
-            for unit, r in units.items()
+            unit: never if r.state in LOST else _reach(r, target, by_evaluations)
+            for unit, r in found.items()
             if r.state in (*_ENDED, *LOST)
         }
-    row["draws"] = _draws(units, row["finals"])
+    row["draws"] = draws(found, row["finals"])
     return row
-
-
-def _units(records: Sequence[Record], searched: Sequence[str]) -> dict[_Unit, Record]:
-    """Return the runs by what they may have in common with one of another group."""
-    found: dict[_Unit, Record] = {}
-    times = Counter[tuple[int, str]]()
-    for record in records:
-        settings = setting_words({key: record.settings[key] for key in searched})
-        found[record.seed, settings, times[record.seed, settings]] = record
-        times[record.seed, settings] += 1
-    return found
-
-
-def _draws(units: Mapping[_Unit, Record], finals: Mapping[_Unit, float]) -> list[float]:
-    """Return the score of each setting of a group: its mean, or the lowest of all if it lost a run.
-
-    A setting without a run that is finished or lost is not drawn yet.
-    """
-    scores: dict[str, list[float]] = {}
-    lost = set()
-    for unit, record in units.items():
-        if record.state in LOST:
-            lost.add(unit[1])
-        elif unit in finals:
-            scores.setdefault(unit[1], []).append(finals[unit])
-    means = {setting: float(np.mean(some)) for setting, some in scores.items()}
-    lowest = min(means.values(), default=0.0)
-    drawn = dict.fromkeys(means) | dict.fromkeys(lost)
-    return [lowest if one in lost else means[one] for one in drawn] if means else []
 
 
 def _best_of(rows: Sequence[dict[str, Any]], notes: list[str]) -> None:
@@ -217,59 +228,70 @@ def _best_of(rows: Sequence[dict[str, Any]], notes: list[str]) -> None:
         )
 
 
-def _time_of(record: Record, target: float, by_evaluations: bool) -> tuple[float, bool]:
-    """Return the frames to a score and true, or those until which it was not reached, and false."""
-    if by_evaluations:
-        reached = [one.env_frames for one in record.evaluations if one.mean >= target]
-        return (reached[0], True) if reached else (record.env_frames, False)
-    return record.env_frames, record.stop_reason.startswith("stop.mean_return")
+def _reach(record: Record, target: float, by_evaluations: bool) -> _Reach:
+    whole = _Reach(record.env_frames, record.seconds, record.dollars, reached=False)
+    if not by_evaluations:
+        return whole._replace(reached=record.stop_reason.startswith("stop.mean_return"))
+    for one in record.evaluations:
+        if one.mean >= target:
+            # A run has one price.
+            dollars = one.seconds and record.dollars * one.seconds / record.seconds
+            return _Reach(one.env_frames, one.seconds, dollars, reached=True)
+    return whole
 
 
 def _balance(rows: Sequence[dict[str, Any]], notes: list[str]) -> None:
     """Fill in the statistics, over the seeds that all groups have where these differ."""
     for name, of in _MEASURES.items():
         sets = [set(row[of]) for row in rows if row[of]]
-        common = set.intersection(*sets) if sets else set()
+        common = common_units(sets)
         # What is said of finals holds for areas and best checkpoints, too.
-        if any(one != common for one in sets) and common and name in ("final", "to_score"):
-            notes.append(f"{name.replace('_', ' ')}: over {_in_common(common)}")
+        if any(one != common for one in sets) and name in ("final", "to_score"):
+            if common:
+                notes.append(f"{name.replace('_', ' ')}: over {in_common(common)}")
+            elif any(unit.game for one in sets for unit in one):
+                notes.append(f"{name.replace('_', ' ')}: no seed has a run of every game")
         for row in rows:
-            kept = [row[of][unit] for unit in sorted(common or row[of]) if unit in row[of]]
-            if kept:
+            kept = {unit: row[of][unit] for unit in common or row[of] if unit in row[of]}
+            if kept and (common or not any(unit.game for unit in kept)):
                 row[name] = _STATISTICS[name](kept)
     for row in rows:
         for of in _MEASURES.values():
-            row[of] = {_unit_words(unit): value for unit, value in row[of].items()}
+            row[of] = {str(unit): row[of][unit] for unit in sorted(row[of])}
 
 
-def _in_common(units: Collection[_Unit]) -> str:
-    if any(settings for _, settings, _ in units):
-        return f"the {counted(len(units), 'run')} whose settings and seeds all groups have"
-    return f"the seeds that all groups have: {', '.join(str(seed) for seed, *_ in sorted(units))}"
-
-
-def _unit_words(unit: _Unit) -> str:
-    seed, settings, times = unit
-    return ", ".join([str(seed), *filter(None, [settings]), *(f"again {times}",) * (times > 0)])
-
-
-def _times(times: list[tuple[float, bool]]) -> dict[str, Any]:
+def _times(found: Mapping[Unit, _Reach]) -> dict[str, Any]:
+    reaches = [found[unit] for unit in sorted(found)]
     return {
-        "reached": sum(reached for _, reached in times),
-        "of": len(times),
-        "median": median_time([time for time, _ in times], [reached for _, reached in times]),
-        "times": times,
+        "reached": sum(one.reached for one in reaches),
+        "of": len(reaches),
+        "median": _median(reaches, "env_frames"),
+        "median_seconds": _median(reaches, "seconds"),
+        "median_dollars": _median(reaches, "dollars"),
+        "times": [(one.env_frames, one.reached) for one in reaches],
     }
 
 
-def _mean(scores: list[float]) -> dict[str, Any]:
+def _median(reaches: Sequence[_Reach], axis: str) -> float | None:
+    """Return the median along an axis; None where half do not reach it, or one is not measured."""
+    found = [getattr(one, axis) for one in reaches]
+    return None if None in found else median_time(found, [one.reached for one in reaches])
+
+
+def _mean(found: Mapping[Unit, float]) -> dict[str, Any]:
+    scores = [found[unit] for unit in sorted(found)]
     return {"scores": scores, "mean": float(np.mean(scores))}
 
 
-_STATISTICS: Mapping[str, Callable[[list[Any]], dict[str, Any]]] = {
-    "final": summary,
-    "area": summary,
+def _summary(found: Mapping[Unit, float]) -> dict[str, Any]:
+    return summary(by_game(found))
+
+
+_STATISTICS: Mapping[str, Callable[[Mapping[Unit, Any]], dict[str, Any]]] = {
+    "final": _summary,
+    "area": _summary,
     "best_checkpoint": _mean,
+    "human_normalised": _mean,
     "to_score": _times,
 }
 
@@ -294,7 +316,7 @@ def _pairs(rows: Sequence[dict[str, Any]], ranked_by: str) -> None:
         one, other = best, row[ranked_by]
         if ranked_by == "final":
             p = difference_p(one["scores"], other["scores"])
-            row["worse_than_best"] = {"probability": improvement(one["scores"], other["scores"])}
+            row["worse_than_best"] = {"probability": _improvement(one, other)}
         else:
             p = times_p(one["times"], other["times"])
             first, second = ([-time for time, _ in each["times"]] for each in (one, other))
@@ -309,7 +331,15 @@ def _pairs(rows: Sequence[dict[str, Any]], ranked_by: str) -> None:
         }  # fmt: skip
 
 
-def _sentence(rows: Sequence[Mapping[str, Any]], ranked_by: str, target: float | None) -> str:
+def _improvement(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
+    """Return the probability that a seed of one group beats one of the other, mean over games."""
+    games, others = (each["games"] or {"": each["scores"]} for each in (one, other))
+    return float(np.mean([improvement(games[game], others[game]) for game in games]))
+
+
+def _sentence(
+    rows: Sequence[Mapping[str, Any]], ranked_by: str, target: float | None, scale: str
+) -> str:
     """Return what the comparison tells, in one sentence."""
     best = rows[0]
     if best[ranked_by] is None:
@@ -318,7 +348,7 @@ def _sentence(rows: Sequence[Mapping[str, Any]], ranked_by: str, target: float |
         found = best["final"]
         interval = found["interval"]
         runs = counted(len(found["scores"]), "run" if best["best_of"] else "seed")
-        text = f"{best['label']} has the best mean return, {found['mean']:.4g}"
+        text = f"{best['label']} has the best {scale}, {found['mean']:.4g}"
         if interval is not None:
             text += f" (95 % interval {interval[0]:.4g} to {interval[1]:.4g}, "
             text += f"{runs})"

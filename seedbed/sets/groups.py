@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seedbed.config.explain import settings_named
-from seedbed.config.keys import Key, keys
+from seedbed.config.keys import keys
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.sets.identity import as_json
 from seedbed.sets.names import key_word
@@ -13,8 +13,6 @@ from seedbed.sets.records import Record
 from seedbed.sets.resolve import describe
 from seedbed.settings import FREE
 
-# What changes a score and not the training.
-_PROTOCOL = ("evaluation.episodes", "evaluation.policy")
 _NEVER = ("name", "seed")
 
 
@@ -44,7 +42,7 @@ class Grouping:
         settings: Values of each setting that differs, by key.
         setup: Values of what else differs, such as the commit.
         groups: The groups, in the order of their first runs.
-        searched: Settings in which runs of a group differ and which change what is measured.
+        searched: Settings in which runs of a group differ and which change what is learned.
         notes: What a reader has to know of the groups.
     """
 
@@ -55,13 +53,16 @@ class Grouping:
     notes: Sequence[str]
 
 
-def group_runs(records: Sequence[Record], by: Sequence[str] = ()) -> Grouping:
+def group_runs(
+    records: Sequence[Record], by: Sequence[str] = (), strata: Sequence[str] = ()
+) -> Grouping:
     """Return runs in groups.
 
     Args:
         records: The runs.
-        by: Keys of the groups; empty takes all that differ and change what is measured, and keeps
-            runs of other code, versions and machines apart.
+        by: Keys of the groups; empty takes all that differ and change what is learned, and keeps
+            runs of other code, versions, machines and protocols of evaluation apart.
+        strata: Keys of which each group has all values, and which so are no keys of groups.
 
     Raises:
         SeedbedError: USAGE, no two runs differ in a key of `by`.
@@ -75,10 +76,12 @@ def group_runs(records: Sequence[Record], by: Sequence[str] = ()) -> Grouping:
     setup = {
         name: sorted(found)
         for name in names
-        if len(found := {record.setup.get(name, "") for record in records}) > 1
+        if len(found := {one.setup[name] for one in records if name in one.setup}) > 1
     }
-    grouping = list(by) or [key for key, free in differing.items() if not free]
-    left = [key for key in differing if key not in grouping]
+    grouping = list(by) or [
+        key for key, free in differing.items() if not free and key not in strata
+    ]
+    left = [key for key in differing if key not in (*grouping, *strata)]
     searched = [key for key in left if not differing[key]]
     notes = []
     if by and (left or setup):
@@ -129,18 +132,14 @@ def keys_named(words: Iterable[str]) -> list[str]:
 
 
 def _differing(records: Sequence[Record]) -> dict[str, bool]:
-    """Return the keys that differ, and whether they change nothing that is measured."""
+    """Return the keys that differ, and whether they change nothing that is learned."""
     return {
-        key.path: _is_free(key)
+        key.path: key.key_class is FREE
         for key in keys()
         if key.path not in _NEVER
         and not key.path.startswith(("logging.", "cost."))
         and len({as_json(record.settings[key.path]) for record in records}) > 1
     }
-
-
-def _is_free(key: Key) -> bool:
-    return key.key_class is FREE and key.path not in _PROTOCOL
 
 
 def _values(records: Iterable[Record], key: str) -> list[Any]:

@@ -1,8 +1,8 @@
 """A run as it is compared: what it was trained with, how it ended, what its evaluations found."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,11 +25,14 @@ class Evaluation(NamedTuple):
         env_frames: Emulator frames after which it was made.
         seconds: Seconds of training until then; None where they are not known.
         mean: Mean return of the episodes.
+        human_normalised: The mean from random play (0) to a human (1); None where there are no
+            scores of them.
     """
 
     env_frames: float
     seconds: float | None
     mean: float
+    human_normalised: float | None
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,8 @@ class Record:
     Attributes:
         path: Run directory.
         settings: Every setting by key, as plain data.
-        setup: What may change a score besides settings: commit, version, machine, Python.
+        setup: What may change a score besides settings: commit, version, machine, Python, and how
+            it was evaluated.
         state: As `run_state` has it.
         stop_reason: Stop condition that has ended the run; empty without one.
         evaluations: By frames; those whose mean is a finite number.
@@ -70,6 +74,15 @@ class Record:
         """Seed of the run."""
         return int(self.settings["seed"])
 
+    def human_normalised(self) -> "Record | None":
+        """Return the run with human-normalised evaluations; None where one has no such score."""
+        found = []
+        for one in self.evaluations:
+            if one.human_normalised is None:
+                return None
+            found.append(one._replace(mean=one.human_normalised))
+        return replace(self, evaluations=tuple(found))
+
 
 def read_record(
     path: Path, confirms: bool = False, code: str | None = None, rung: Rung | None = None
@@ -95,7 +108,8 @@ def read_record(
     counters = summary or dict(status.get("counters") or {})
     state = run_state(member_of(path, rung), summary, status)
     reason = str(summary.get("stop_reason") or "") if state == "finished" else ""
-    evaluations = _evaluations(path, summary, settings["gossip.replicas"] > 1)
+    rows = _rows(path, summary, settings["gossip.replicas"] > 1)
+    evaluations = tuple(map(_evaluation, rows))
     if evaluations and not math.isfinite(evaluations[-1].mean) and state == "finished":
         state, reason = "diverged", ""
     evaluations = tuple(one for one in evaluations if math.isfinite(one.mean))
@@ -105,6 +119,9 @@ def read_record(
     if rung is not None:
         settings["stop.env_frames"] = rung.stop  # a rung is no setting
     setup = _setup(path) | ({"code": code} if code is not None else {})
+    if rows:
+        protocols = dict.fromkeys(f"{row['episodes']} episodes, {row['policy']}" for row in rows)
+        setup["evaluated by"] = " and ".join(protocols)
     return Record(
         path, settings, setup, state, reason, evaluations, frames, seconds, dollars, confirms
     )
@@ -124,20 +141,19 @@ def _setup(path: Path) -> dict[str, str]:
     }
 
 
-def _evaluations(
-    path: Path, summary: Mapping[str, Any], is_several: bool
-) -> tuple[Evaluation, ...]:
+def _rows(path: Path, summary: Mapping[str, Any], is_several: bool) -> Sequence[Mapping[str, Any]]:
     """Return the evaluations of a run; of several learners the last one, of their average."""
-    if is_several:
-        last = summary.get("evaluation")
-        rows: list[Mapping[str, Any]] = [last] if last else []
-    else:
-        rows = list(read_evaluations(path))
-    return tuple(
-        Evaluation(
-            float(row["env_frames"]),
-            float(row["training_seconds"]) if row.get("training_seconds") else None,
-            float(row["mean"]),
-        )
-        for row in rows
+    if not is_several:
+        return read_evaluations(path)
+    last = summary.get("evaluation")
+    return [last] if last else []
+
+
+def _evaluation(row: Mapping[str, Any]) -> Evaluation:
+    seconds, human = row.get("training_seconds"), row.get("human_normalised")
+    return Evaluation(
+        float(row["env_frames"]),
+        float(seconds) if seconds else None,
+        float(row["mean"]),
+        float(human) if human not in ("", None) else None,
     )

@@ -5,7 +5,7 @@ is no estimate. SciPy has the distributions.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,27 +52,30 @@ def half_widths(scores: Array) -> Array:
     return np.asarray(t.ppf((1 + CONFIDENCE) / 2, count - 1) * error)
 
 
-def summary(scores: Sequence[float]) -> dict[str, Any]:
+def summary(games: Mapping[str, Sequence[float]]) -> dict[str, Any]:
     """Return what some seeds tell of a setting; None where there are too few of them.
 
-    The IQM's interval is that of the percentile bootstrap over seeds (Agarwal et al. 2021), and
-    `best_3` the mean of the best three seeds (Assran et al. 2019, Figure 1).
+    The score of a seed is its mean over the games. The IQM is that of all runs of all games; its
+    interval is that of the percentile bootstrap over seeds, with the games as strata (Agarwal et
+    al. 2021). `median` is that of the seeds of one game, and of the means of several games.
+    `best_3` is the mean of the best three seeds (Assran et al. 2019, Figure 1).
 
     Args:
-        scores: One of each seed, at least one.
+        games: For each game the scores of the same seeds, at least one.
 
     Raises:
         ImportError: SciPy is not installed.
     """
-    game = {"": scores}
-    bounds = intervals(game, _RESAMPLES) if len(scores) >= LEAST_RESAMPLED else None
+    scores = np.mean(list(games.values()), axis=0).tolist()
+    bounds = intervals(games, _RESAMPLES) if len(scores) >= LEAST_RESAMPLED else None
     interval = mean_interval(scores)
     return {
-        "scores": list(scores),
+        "scores": scores,
+        "games": {game: list(some) for game, some in games.items()} if len(games) > 1 else None,
         "mean": float(np.mean(scores)),
         "interval": list(interval) if interval is not None else None,
-        "median": float(np.median(scores)),
-        "iqm": aggregate(game).iqm,
+        "median": aggregate(games).median if len(games) > 1 else float(np.median(scores)),
+        "iqm": aggregate(games).iqm,
         "iqm_interval": list(bounds[2]) if bounds is not None else None,
         "best_3": float(np.mean(sorted(scores)[-3:])) if len(scores) >= LEAST_SEEDS else None,
     }

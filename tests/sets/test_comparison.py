@@ -37,6 +37,7 @@ def record(
     reason: str = "stop.env_frames: 1000 of 1000",
     frames: float = 1000,
     episodes: int = 20,
+    human: float | None = None,
     code: int | None = None,
     commit: str = "abc",
 ) -> Path:
@@ -47,7 +48,8 @@ def record(
     (run / "experiment.yaml").write_text(dump_experiment(experiment))
     for at, mean in (scores or {}).items():
         row = {"env_frames": at, "updates": at, "episodes": episodes, "policy": "sample",
-               "mean": mean, "checkpoint": f"checkpoint-{at:.0f}"}  # fmt: skip
+               "mean": mean, "checkpoint": f"checkpoint-{at:.0f}",
+               "training_seconds": at / frames * 60, "human_normalised": human}  # fmt: skip
         append_evaluation(run, row)
     counters = {"env_frames": frames, "seconds": 60.0, "dollars": 0.01}
     (run / "status.json").write_text(json.dumps({"counters": counters}))
@@ -276,14 +278,21 @@ def test_what_differs_besides_settings_separates_groups(
     for seed in (1, 2, 3):
         record(tmp_path, f"old-s{seed}", seed=seed, scores={1000: 1})
         record(tmp_path, f"new-s{seed}", seed=seed, scores={1000: 2}, commit="def")
-        record(tmp_path, f"more-s{seed}", "evaluation.episodes=50", seed=seed, scores={1000: 2})
+        record(tmp_path, f"more-s{seed}", seed=seed, scores={1000: 2}, episodes=50)
     found = compared(capsys, tmp_path)
     assert len(found["groups"]) == 3
-    assert found["differs"]["setup"] == {"commit": ["abc", "def"]}
-    assert found["differs"]["settings"] == {"evaluation.episodes": [50, 20]}
-    pooled = compared(capsys, tmp_path, "--by", "evaluation.episodes")
+    assert found["differs"] == {
+        "settings": {},
+        "setup": {
+            "commit": ["abc", "def"],
+            "evaluated by": ["20 episodes, sample", "50 episodes, sample"],
+        },
+    }
+    record(tmp_path, "late", f"{LR}=0.5", seed=1)
+    assert len(compared(capsys, tmp_path)["groups"]) == 4, "no evaluation is no other protocol"
+    pooled = compared(capsys, tmp_path, "--by", "learning_rate")
     assert len(pooled["groups"]) == 2
-    assert pooled["notes"][0] == "pooled, though they differ: commit"
+    assert pooled["notes"][0] == "pooled, though they differ: commit, evaluated by"
 
 
 def test_groups_of_a_key_pool_the_others(
@@ -308,6 +317,79 @@ def test_returns_of_two_environments_are_not_ranked(
     found = compared(capsys, tmp_path)
     assert found["sentence"].startswith("Returns of different environments do not compare")
     assert all("worse_than_best" not in group for group in found["groups"])
+
+
+def record_games(folder: Path, games: int = 3, seeds: int = 4) -> dict[float, list[list[float]]]:
+    """Leave runs of games at two learning rates; return human-normalised scores [games, seeds]."""
+    draws = np.random.default_rng(1)
+    found = {}
+    for rate, mean in ((1e-3, 1.0), (1e-2, 1.2)):
+        scores = mean + draws.normal(0, 0.1, (games, seeds)) + np.arange(games)[:, None]
+        found[rate] = scores.tolist()
+        for game, seed in itertools.product(range(games), range(seeds)):
+            name = ("Pong", "Boxing", "Breakout")[game]
+            record(folder, f"{name}-{rate}-s{seed}", f"environment.id=atari:{name}",
+                   f"{LR}={rate}", seed=seed, scores={1000: 1000.0 * game + seed},
+                   human=float(scores[game, seed]))  # fmt: skip
+    return found
+
+
+def test_games_are_strata_of_human_normalised_scores(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scores = record_games(tmp_path)
+    found = compared(capsys, tmp_path)
+    assert [row["values"] for row in found["groups"]] == [{LR: 0.01}, {LR: 0.001}]
+    for row in found["groups"]:
+        games = np.array(scores[row["values"][LR]])
+        assert row["final"]["scores"] == pytest.approx(games.mean(axis=0).tolist())
+        assert row["final"]["mean"] == pytest.approx(games.mean())
+        assert row["final"]["median"] == pytest.approx(np.median(games.mean(axis=1)))
+        assert row["final"]["iqm"] == pytest.approx(np.sort(games.ravel())[3:9].mean())
+        half = 3.182446305284263 * games.mean(axis=0).std(ddof=1) / 2  # t of three degrees
+        assert np.diff(row["final"]["interval"]).item() == pytest.approx(2 * half)
+    one, other = (np.array(scores[rate]) for rate in (1e-2, 1e-3))
+    beats = [(a[:, None] > b[None, :]).mean() for a, b in zip(one, other, strict=True)]
+    beside = found["groups"][1]["worse_than_best"]
+    assert beside["probability"] == pytest.approx(np.mean(beats))
+    assert "has the best human-normalised score, 2.2" in found["sentence"]
+    shutil.rmtree(tmp_path / "runs" / "Boxing-0.01-s2")
+    shutil.rmtree(tmp_path / "runs" / "Pong-0.001-s0")
+    less = compared(capsys, tmp_path)
+    assert "final: over the seeds that all groups have with every game: 1, 3" in less["notes"]
+    assert len(less["groups"][0]["final"]["scores"]) == 2
+    by_game = compared(capsys, tmp_path, "--by", "environment.id")
+    assert [row["label"] for row in by_game["groups"]] == [
+        f"env='atari:{name}'" for name in ("Breakout", "Boxing", "Pong")
+    ]
+
+
+def test_one_game_has_its_human_normalised_score_beside(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed, human in ((1, 0.5), (2, 1.0), (3, 1.5)):
+        scores = {1000.0: 9.0 * seed}
+        record(tmp_path, f"s{seed}", "environment.id=atari:Pong", seed=seed, scores=scores,
+               human=human)  # fmt: skip
+    found = compared(capsys, tmp_path)
+    assert found["groups"][0]["final"]["mean"] == 18
+    assert found["groups"][0]["human_normalised"]["mean"] == 1
+    assert "100 %" in page(capsys, tmp_path)
+
+
+def test_time_and_dollars_to_a_score_are_those_of_the_evaluation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed, at in ((1, 200), (2, 500), (3, 800), (4, None)):
+        curve = {200: 0.0, 500: 0.0, 800: 0.0, 1000: 0.0} | ({at: 9.0} if at else {})
+        record(tmp_path, f"s{seed}", seed=seed, scores=curve)
+    times = compared(capsys, tmp_path, "--score", "9")["groups"][0]["to_score"]
+    assert (times["reached"], times["median"]) == (3, 500)
+    assert times["median_seconds"] == pytest.approx(30)
+    assert times["median_dollars"] == pytest.approx(0.005)
+    assert "time to 9" in page(capsys, tmp_path, "--score", "9")
+    never = compared(capsys, tmp_path, "--score", "10")["groups"][0]["to_score"]
+    assert [never[f"median{axis}"] for axis in ("", "_seconds", "_dollars")] == [None] * 3
 
 
 def test_the_number_of_episodes_changes_no_interval(
