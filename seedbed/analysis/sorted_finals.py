@@ -24,12 +24,12 @@ def draw_sorted_finals(result: Mapping[str, Any], file: Path) -> None:
 
     figure = Figure(figsize=(8.0, height(len(result["groups"]))), dpi=110, layout="constrained")
     axes = figure.subplots()
-    for at, group in enumerate(result["groups"]):
+    for group in result["groups"]:
         finals = sorted(group["finals"].values(), reverse=True)
         lost = f", {group['lost']} lost" if group["lost"] else ""
         label = f"{group['label']}: {counted(len(finals), 'run')}{lost}"
         ranks = range(1, len(finals) + 1)
-        axes.plot(ranks, finals, **line_style(at), marker=".", label=label)
+        axes.plot(ranks, finals, **line_style(group["index"]), marker=".", label=label)
     axes.set_xlabel("runs of a group, the best one first")
     axes.set_ylabel(f"final: {result['scale']} at {result['horizon']:,.0f} frames")
     axes.grid(alpha=0.3)

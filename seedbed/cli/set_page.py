@@ -44,8 +44,11 @@ def set_status(folder: Path) -> dict[str, Any]:
 def _row(member: Member, folder: Path) -> dict[str, Any]:
     found = row(member.run, folder / "runs")
     found |= {"run": member.name, "values": dict(member.values), "ends": read_ends(member)}
-    if (rung := member.rung) is not None and found["env_frames"]:
-        found["done"] = min(1.0, found["env_frames"] / rung.stop)
+    stop = member.rung.stop if member.rung is not None else 0
+    if found["done"] == 1.0 and not stop:  # of a stop that a later command may have raised
+        stop = member.experiment.stop.env_frames
+    if stop and found["env_frames"]:
+        found["done"] = min(1.0, found["env_frames"] / stop)
     state = run_state(member, member.summary(), member.status())
     if state in LOST and found["ends"]:
         found["state"] = f"FAILED, {code_name(found['ends'][-1]['code'])}"

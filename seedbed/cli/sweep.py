@@ -115,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
                 "them at each rung: leave them out, or set halving.first to 0",
             )
         runs = as_in_folder(folder, wanted)
-        print_lines(plan(wanted, args.target))
+        print_lines(plan(wanted, args.target, folder))
         if not wanted.sweep.halving.first:  # whose plan has the frames of each rung
             print_lines(f"  {to_go(folder, runs, args.parallel or 1)}")
         for line in settings_without_effect(wanted.base):
@@ -123,7 +123,8 @@ def run(args: argparse.Namespace) -> int:
         if args.dry_run:
             there = read_members(folder) if is_set(folder) else []
             print_lines(describe_disk(folder, there, max(len(there), len(wanted.runs))))
-            emit(table(runs))
+            fresh = _confirmation(folder, wanted, args.confirm) if args.confirm else None
+            emit(table([*runs, *(fresh.runs if fresh is not None else ())]))
             return ExitCode.OK
         _write(folder, wanted)
         code = code_of(run.experiment for run in wanted.runs)
@@ -180,12 +181,16 @@ def _write(folder: Path, wanted: ResolvedSet) -> None:
     print_lines(f"{shown(folder)}: {', '.join(parts)}")
 
 
-def _confirm(folder: Path, wanted: ResolvedSet, seeds: int) -> None:
+def _confirmation(folder: Path, wanted: ResolvedSet, seeds: int) -> ResolvedSet:
     try:
-        best = confirmation(folder, wanted, seeds)
+        return confirmation(folder, wanted, seeds)
     except ImportError as error:
         text = f"a ranking needs SciPy: {how_to_install('compare')}"
         raise SeedbedError(ExitCode.USAGE, text) from error
+
+
+def _confirm(folder: Path, wanted: ResolvedSet, seeds: int) -> None:
+    best = _confirmation(folder, wanted, seeds)
     written = write_set(folder, best, confirms=True)
     chosen = " and ".join(dict.fromkeys(describe(run.values) for run in best.runs))
     print_lines(f"confirm: {counted(len(written.added), 'run')} added, of {chosen}")

@@ -5,6 +5,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+# Names cores and bytes of memory, such as `1.0,4e9`: the part of this machine that a process gets.
+SHARE = "SEEDBED_SHARE"
 _UNKNOWN = 1 << 63  # above any machine, and above what cgroup v1 says for "no limit"
 
 
@@ -33,6 +35,17 @@ def usable_memory_bytes(root: Path = Path("/")) -> int:
             if limit > 0:
                 memory = min(memory, int(limit))
     return memory if memory < _UNKNOWN else 0
+
+
+def share_of_machine() -> tuple[float, float]:
+    """Return cores and bytes of memory that this process gets of its machine.
+
+    Runs that share a machine have parts of it by `SHARE`; another process has all it may use.
+    """
+    if given := os.environ.get(SHARE):
+        cores, memory = map(float, given.split(","))
+        return cores, memory
+    return usable_cpus(), float(usable_memory_bytes())
 
 
 def memory_kills(root: Path = Path("/")) -> int:

@@ -103,8 +103,7 @@ class Spending:
             elif member.name in self._ended:
                 taken.append(self._ended[member.name])
                 continue
-            counters = member.status().get("counters") or {}
-            one = float(counters.get("dollars", 0)), float(counters.get("env_frames", 0))
+            one = member.total("dollars"), member.total("env_frames")
             taken.append(one)
             if member.name not in names and (member.run / "summary.json").exists():
                 self._ended[member.name] = one
@@ -151,13 +150,11 @@ class Spending:
 
     def _frames_of(self, member: Member) -> float:
         """Return the frames that a run still takes."""
-        counters = member.status().get("counters") or {}
-        return max(0.0, member.experiment.stop.env_frames - float(counters.get("env_frames", 0)))
+        return max(0.0, member.experiment.stop.env_frames - member.frames)
 
     def _dollars_of(self, member: Member, price: float | None) -> float | None:
         """Return the dollars that a run may still take; None where nothing tells it yet."""
-        counters = member.status().get("counters") or {}
         stop = member.experiment.stop
         if stop.dollars:
-            return max(0.0, stop.dollars - float(counters.get("dollars", 0)))
+            return max(0.0, stop.dollars - member.total("dollars"))
         return None if price is None else price * self._frames_of(member)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.text import counted
 from seedbed.sets.groups import Group, differing_settings, group_runs
 from seedbed.sets.records import Record
@@ -72,11 +73,13 @@ def compare(
         at: Emulator frames of the final evaluations; None takes the last that all have.
 
     Raises:
-        SeedbedError: USAGE, the runs have one setting and no group, or `by` differs nowhere.
+        SeedbedError: USAGE, `by` differs nowhere, or a run has no evaluation at `at`.
         ImportError: SciPy is not installed.
     """
     search = [record for record in records if not record.confirms] or records
     result = _compare(search, by, score, at)
+    if at is not None and result["horizon"] is None:
+        raise SeedbedError(ExitCode.USAGE, f"--at {at:g}: {' '.join(result['notes'])}")
     fresh = [record for record in records if record.confirms]
     result["confirmation"] = None
     if fresh and len(fresh) < len(records):
@@ -117,9 +120,14 @@ def _compare(
     horizon = common_horizon(records, at)
     never = _never(records)
     rows = [
-        _row(group, units(group.records, found.searched, strata), target, score is not None,
-             horizon, never)
-        for group in found.groups
+        {
+            "index": index,
+            **_row(
+                group, units(group.records, found.searched, strata), target, score is not None,
+                horizon, never,
+            ),
+        }
+        for index, group in enumerate(found.groups)
     ]  # fmt: skip
     notes += horizon.refusals
     _balance(rows, notes)

@@ -186,7 +186,9 @@ class Driver:
         note_begin(self._folder, member.name)
         member.log.parent.mkdir(exist_ok=True)
         rotate_log(member.log)
-        begins = "resumes" if member.has_begun else "begins"
+        begins = "begins"
+        if member.has_begun:
+            begins = "resumes" if member.has_checkpoint else "begins again, without a checkpoint"
         rung = []
         if member.rung is not None and not member.rung.is_last:
             rung = [f"--set=stop.env_frames={member.rung.frames}"]

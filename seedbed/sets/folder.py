@@ -107,8 +107,15 @@ class Member:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the run has a status, so that it resumes."""
-        return (self.run / "status.json").exists()
+        """Whether a process has trained the run, so that it has a status."""
+        return any(self.statuses())
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether the run resumes; it is not known of checkpoints outside of its directory."""
+        folders = learner_directories(self.run) or [self.run]
+        own = any(next(one.glob("checkpoints/*.safetensors"), None) for one in folders)
+        return own or (self.has_begun and bool(self.experiment.learner.checkpoint.directory))
 
     @property
     def is_finished(self) -> bool:
@@ -157,6 +164,12 @@ class Member:
         """Return status.json of each learner; {} of one that has not begun."""
         paths = learner_directories(self.run) or [self.run]
         return [read_object(path / "status.json") for path in paths]
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training so far; of several learners those of the longest."""
+        counters = (status.get("counters") or {} for status in self.statuses())
+        return max(float(each.get("seconds") or 0.0) for each in counters)
 
     @property
     def frames(self) -> int:

@@ -18,12 +18,13 @@ from seedbed.runs.evaluations import read_evaluations
 from seedbed.runs.layout import learner_directories
 from seedbed.runtime.exit_codes import ConfigError, ExitCode, RunDirectoryError, SeedbedError
 from seedbed.runtime.files import atomic_write
-from seedbed.runtime.formats import significant
+from seedbed.runtime.formats import money, significant
 from seedbed.runtime.install import how_to_install
 from seedbed.runtime.text import counted
 from seedbed.sets.comparison import LEVEL
 from seedbed.sets.ends import code_name, has_failed, read_ends
 from seedbed.sets.folder import Member, Rung, confirming, is_set, read_members, sweep_file
+from seedbed.sets.measured import Measured
 from seedbed.sets.resolve import ResolvedSet, describe
 from seedbed.sets.statistics import LEAST_SEEDS, difference_p, mean_interval
 from seedbed.sets.stopped import is_stopped
@@ -82,11 +83,12 @@ def rungs_of(halving: Halving, stop: int, settings: int) -> list[tuple[int, int]
     return [*rungs, (stop, settings)]
 
 
-def plan_rungs(wanted: ResolvedSet) -> tuple[int, list[str]]:
+def plan_rungs(wanted: ResolvedSet, found: Measured | None = None) -> tuple[int, list[str]]:
     """Return the frames of all rungs of a set together, and a line for each rung.
 
     Args:
         wanted: A set that `check_halving` has checked.
+        found: What its runs have measured, for the price of a rung.
     """
     settings = wanted.settings
     seeds = len(wanted.runs) // settings
@@ -95,7 +97,8 @@ def plan_rungs(wanted: ResolvedSet) -> tuple[int, list[str]]:
     for number, (frames, some) in enumerate(rungs_of(wanted.sweep.halving, stop, settings), 1):
         more = some * seeds * (frames - before)
         runs = f"{counted(some, 'setting')}, {counted(some * seeds, 'run')}"
-        lines.append(f"  rung {number}, to {frames:,} frames: {runs}, {more:,} frames")
+        price = f", {money(more * found.dollars_per_frame)}" if found is not None else ""
+        lines.append(f"  rung {number}, to {frames:,} frames: {runs}, {more:,} frames{price}")
         total, before = total + more, frames
     return total, lines
 

@@ -38,7 +38,8 @@ def run_name(
     """
     own = {
         key: value
-        for key, value in sorted(values.items())
+        # First, so that a name that is cut still has the game.
+        for key, value in sorted(values.items(), key=lambda item: (item[0] != _ALWAYS, item[0]))
         if key == _ALWAYS or not same(value, base.get(key))
     }
     words = {key: value_word(key, value) for key, value in own.items()}

@@ -7,6 +7,7 @@ from seedbed.runtime.formats import columns, duration, money, si_number
 from seedbed.runtime.text import counted
 from seedbed.sets.folder import Member
 from seedbed.sets.halving import plan_rungs
+from seedbed.sets.measured import measured
 from seedbed.sets.ranges import Range
 from seedbed.sets.resolve import ResolvedSet, Run, describe, describe_some
 from seedbed.sets.sweep import axes_of
@@ -14,9 +15,17 @@ from seedbed.sets.sweep import axes_of
 _MOST_VALUES = 12  # of an axis on one line
 
 
-def plan(wanted: ResolvedSet, source: str) -> str:
-    """Return the number of runs, their frames and the values of every axis, in words."""
-    rungs = plan_rungs(wanted)[1] if wanted.sweep.halving.first else []
+def plan(wanted: ResolvedSet, source: str, folder: Path) -> str:
+    """Return the number of runs, their frames and the values of every axis, in words.
+
+    Args:
+        wanted: The set.
+        source: Name of its file in errors.
+        folder: Its folder, whose runs have measured the price of rungs; it need not be there.
+    """
+    rungs: list[str] = []
+    if wanted.sweep.halving.first:
+        rungs = plan_rungs(wanted, measured(folder, wanted.runs))[1]
     return "\n".join([_totals(wanted), *_axes(wanted, source), *rungs])
 
 
@@ -66,26 +75,24 @@ def to_go(folder: Path, runs: Sequence[Run | Member], at_once: int) -> str:
         runs: The runs, with their names in the folder.
         at_once: Runs at the same time.
     """
+    found = measured(folder, runs)
     stops = [run.experiment.stop.env_frames for run in runs]
     if not all(stops):
         return "to go: not known, since not every run has stop.env_frames"
-    left = done = seconds = dollars = 0.0
+    left = 0.0
     count = 0
     for run, stop in zip(runs, stops, strict=True):
         member = Member(folder / f"{run.name}.yaml", {})
-        counters = member.status().get("counters") or {}
-        frames = float(counters.get("env_frames", 0))
-        done += frames
-        seconds += float(counters.get("seconds", 0))
-        dollars += float(counters.get("dollars", 0))
         if not member.has_met(run.experiment):
-            left += max(0.0, stop - frames)
+            left += max(0.0, stop - member.frames)
             count += 1
     words = f"to go: {counted(count, 'run')}, {si_number(left)} frames"
-    if not done or not seconds:
+    if found is None:
         return f"{words}; time and dollars are measured by the first one that trains"
-    hours, cost = duration(left * seconds / done / at_once), money(left * dollars / done)
-    return f"{words}, {hours} and {cost} at {si_number(done / seconds)} frames/s a run"
+    hours = duration(found.seconds(left, count) / at_once)
+    words += f", {hours} and {money(left * found.dollars_per_frame)} at "
+    words += f"{si_number(found.frames_per_second)} frames/s a run"
+    return words + (f" and {duration(found.beside_s)} beside" if found.beside_s else "")
 
 
 def table(runs: Sequence[Run]) -> str:

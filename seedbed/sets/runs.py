@@ -57,8 +57,11 @@ class Runs:
         Raises:
             ImportError: pandas is not installed.
         """
-        import pandas
-
+        try:
+            import pandas
+        except ImportError as error:
+            text = "a frame needs pandas (pip install pandas); columns() has the same as arrays"
+            raise ImportError(text) from error
         return pandas.DataFrame(self.columns())
 
     def compare(

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from operator import itemgetter
 
 from seedbed.launch.devices import count_devices, place_of_rank
-from seedbed.runtime.limits import usable_cpus, usable_memory_bytes
+from seedbed.runtime.limits import SHARE, usable_cpus, usable_memory_bytes
 from seedbed.runtime.text import counted
 from seedbed.runtime.usage import usage_of
 
@@ -115,6 +115,9 @@ class Shares:
         environment = {} if self._is_alone else dict(place.environment)
         if environment and self._per_device > 1 and _JAX_MEMORY not in os.environ:
             environment[_JAX_MEMORY] = f"{0.9 / self._per_device:.3f}"
+        if self.most > 1:  # each is charged its part of the machine
+            memory = usable_memory_bytes() / self.most
+            environment[SHARE] = f"{self._cores / self.most:g},{memory:.0f}"
         mine = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
         if mine and self.most > 1:
             os.sched_setaffinity(0, share(sorted(mine), math.ceil(self._cores), slot, self.most))

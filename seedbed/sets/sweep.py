@@ -149,7 +149,12 @@ def is_sweep(tree: Any) -> bool:
 def _tree(target: str | Path) -> tuple[dict[str, Any], str]:
     """Return the plain data of a sweep, and the name of its file in errors."""
     sweeps = shipped_sweeps()
-    file = sweeps.get(str(target)) or experiment_file(target)
+    try:
+        file = sweeps.get(str(target)) or experiment_file(target)
+    except ConfigError as error:
+        if Path(target).is_dir():
+            raise
+        raise ConfigError(f"{error}, or a sweep: {', '.join(sweeps)}") from error
     try:
         tree = load_yaml(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

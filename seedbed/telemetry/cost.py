@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from seedbed.config.run import Cost
 from seedbed.config.schema import Experiment
-from seedbed.runtime.limits import usable_cpus, usable_memory_bytes
+from seedbed.runtime.limits import share_of_machine
 from seedbed.runtime.metrics import Metric, documented, gauge
 from seedbed.runtime.tokens import Tokens
 from seedbed.telemetry.cost_meter import CostMeterClient
@@ -18,7 +18,7 @@ def dollars_per_hour(cost: Cost) -> float:
     """Return the US dollars an hour of what `cost` charges.
 
     Args:
-        cost: Prices and sizes. A size of 0 charges what this process may use of the machine.
+        cost: Prices and sizes. A size of 0 charges what this process gets of the machine.
     """
     charged = charged_sizes(cost)
     return (
@@ -34,9 +34,10 @@ def charged_sizes(cost: Cost) -> ChargedStatus:
     Args:
         cost: Prices and sizes, as for `dollars_per_hour`.
     """
+    cores, memory = share_of_machine()
     return {
-        "cpus": cost.cpus or usable_cpus(),
-        "memory_gib": cost.memory_gib or usable_memory_bytes() / 2**30,
+        "cpus": cost.cpus or cores,
+        "memory_gib": cost.memory_gib or memory / 2**30,
         "accelerators": cost.accelerators,
         "metered": bool(cost.meter),
     }

@@ -306,6 +306,8 @@ def test_groups_of_a_key_pool_the_others(
     assert found["notes"][0] == f"pooled, though they differ: {SIZE}"
     for wrong in ("unroll_length", "nonsense"):
         assert main(["compare", str(tmp_path), "--by", wrong]) == ExitCode.USAGE
+    assert main(["compare", str(tmp_path), "--at", "99"]) == ExitCode.USAGE
+    assert "has no evaluation at 99 frames (nearest: 1,000)" in capsys.readouterr().err
 
 
 def test_returns_of_two_environments_are_not_ranked(
@@ -552,6 +554,10 @@ def test_what_the_set_has_chosen_is_confirmed_on_fresh_seeds_alone(
         record(folder, member.name, f"{LR}={rate}", seed=member.experiment.seed,
                scores={1000: scores[rate] + member.experiment.seed})  # fmt: skip
     assert "Not confirmed: it is the best of 3" in compared(capsys, folder)["sentence"]
+    capsys.readouterr()
+    assert main(["sweep", str(folder), "--confirm", "5", "--dry-run"]) == 0
+    assert capsys.readouterr().out.count("s100000") == 10
+    assert len(read_members(folder)) == 9
     assert main(["sweep", str(folder), "--confirm", "5", "--print"]) == 0
     fresh = read_members(folder)[9:]
     assert [member.values[LR] for member in fresh] == [1e-2, 1e-3] * 5

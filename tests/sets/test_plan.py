@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 
 from seedbed.config.load import dump_experiment
-from seedbed.sets.folder import write_set
+from seedbed.sets.budget import Spending
+from seedbed.sets.folder import read_members, write_set
 from seedbed.sets.plan import to_go
 from seedbed.sets.resolve import resolve
-from seedbed.sets.sweep import read_sweep
+from seedbed.sets.sweep import Budget, read_sweep
 
 
 def test_time_and_dollars_are_what_the_runs_of_the_set_have_measured(tmp_path: Path) -> None:
@@ -27,16 +28,44 @@ def test_time_and_dollars_are_what_the_runs_of_the_set_have_measured(tmp_path: P
         (path / "experiment.yaml").write_text(dump_experiment(run.experiment))
         if number == 0:  # at its score, so that it takes no more frames
             (path / "summary.json").write_text(json.dumps({"updates": 9}))
-    # 1,000 frames in 20 s for $10; 600 and 1,000 are to go, two runs at once.
+            start = {"time": 100.0}
+            (path / "history.json").write_text(json.dumps({"starts": [start], "packages": {}}))
+            status = {"counters": counters, "time": 100.0 + 10.0 + 7.0}
+            (path / "status.json").write_text(json.dumps(status))
+    # 1,000 frames in 20 s for $10; 600 and 1,000 are to go, two runs at once, each with 7 s beside.
     assert to_go(tmp_path, wanted.runs, 2) == (
-        "to go: 2 runs, 1.60K frames, 16 s and $16.00 at 50 frames/s a run"
+        "to go: 2 runs, 1.60K frames, 23 s and $16.00 at 50 frames/s a run and 7 s beside"
     )
     # Twice the frames: the first one is not finished any more.
     more = resolve(read_sweep("cartpole-vtrace", ["stop.env_frames=2000", *settings[1:]],
                               {"seeds": 3}), "cartpole-vtrace")  # fmt: skip
     assert to_go(tmp_path, more.runs, 1) == (
-        "to go: 3 runs, 5.00K frames, 2 min and $50.00 at 50 frames/s a run"
+        "to go: 3 runs, 5.00K frames, 2 min and $50.00 at 50 frames/s a run and 7 s beside"
     )
     endless = ["stop.env_frames=0", "stop.seconds=5", *settings[1:]]
     sweep = resolve(read_sweep("cartpole-vtrace", endless), "cartpole-vtrace")
     assert "not every run has stop.env_frames" in to_go(tmp_path, sweep.runs, 1)
+
+
+def test_a_bound_counts_all_learners_of_a_run(tmp_path: Path) -> None:
+    settings = ["stop.env_frames=1000", "gossip.replicas=2"]
+    wanted = resolve(read_sweep("cartpole-vtrace", settings, {"seeds": 2}), "cartpole-vtrace")
+    write_set(tmp_path, wanted)
+    first, second = read_members(tmp_path)
+    for rank, seconds in enumerate((10.0, 12.0)):
+        path = first.run / f"learner-{rank}"
+        path.mkdir(parents=True)
+        counters = {"env_frames": 300, "seconds": seconds, "dollars": 2.0}
+        (path / "status.json").write_text(json.dumps({"counters": counters}))
+    assert (first.frames, first.seconds, first.has_begun, second.has_begun) == (
+        600,
+        12,
+        True,
+        False,
+    )
+    assert not first.has_checkpoint, "so that it begins again"
+    spending = Spending(tmp_path, Budget(dollars=7))
+    spent = spending.spent([first, second], [first])
+    assert (spent.dollars, spent.frames) == (4, 600)
+    assert "may take $6.67" in spending.refusal(second, [first], spent)
+    assert "1.40K frames, 28 s and $9.33" in to_go(tmp_path, wanted.runs, 1)

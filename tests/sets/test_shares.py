@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from seedbed.config.run import Cost
 from seedbed.runtime import usage
-from seedbed.runtime.limits import memory_kills
+from seedbed.runtime.limits import SHARE, memory_kills
 from seedbed.runtime.usage import Usage, usage_of
 from seedbed.sets import shares
 from seedbed.sets.shares import Shares, share
+from seedbed.telemetry.cost import dollars_per_hour
 
 GIB = 2**30
 
@@ -84,7 +86,7 @@ def test_each_run_sees_a_device_of_its_own_among_those_of_this_process(
 
     def seen(found: Shares, slot: int, device: str = "auto") -> dict[str, str]:
         with found.given(slot, device) as environment:
-            return dict(environment)
+            return {name: environment[name] for name in environment if name != SHARE}
 
     told: list[str] = []
     found = Shares(5, "auto", 1, told.append)
@@ -105,6 +107,17 @@ def test_each_run_sees_a_device_of_its_own_among_those_of_this_process(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     found = Shares(5, "auto", 1, told.append)
     assert (found.most, seen(found, 3)) == (5, {})
+
+
+def test_runs_at_once_are_charged_one_machine_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    cost = Cost(cpu_hour=0.03, memory_gib_hour=0.004)
+    prices = []
+    for slot in range(3):
+        with Shares(3, "cpu", 1, str).given(slot, "cpu") as environment:
+            monkeypatch.setenv(SHARE, environment[SHARE])
+        prices.append(dollars_per_hour(cost))
+    assert sum(prices) == pytest.approx(16 * 0.03 + 8 * 0.004, rel=1e-4)
+    assert len(set(prices)) == 1
 
 
 def test_the_cores_are_shared_out() -> None:

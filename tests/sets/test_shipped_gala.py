@@ -17,6 +17,8 @@ def test_every_method_has_64_simulators_in_every_game() -> None:
         gossip, learner = experiment.gossip, experiment.learner
         assert gossip.replicas * experiment.actor.total_envs == 64
         assert learner.batch_size == experiment.actor.total_envs, "every environment once"
+        game = run.name.removeprefix("gala-six-env-")[:4].replace("-", "_")
+        assert rom_name(experiment.environment.id).startswith(game), "a cut name has the game"
         methods[rom_name(experiment.environment.id), gossip.replicas, gossip.topology] += 1
     assert {game for game, _, _ in methods} == GAMES
     assert len(methods) == 24

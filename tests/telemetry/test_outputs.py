@@ -175,8 +175,7 @@ def test_a_waiting_run_says_so_instead_of_a_bottleneck() -> None:
 
 
 def test_price_of_what_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cost, "usable_cpus", lambda: 8)
-    monkeypatch.setattr(cost, "usable_memory_bytes", lambda: 16 * 2**30)
+    monkeypatch.setattr(cost, "share_of_machine", lambda: (8.0, 16.0 * 2**30))
     prices = {"cpu_hour": 0.03, "memory_gib_hour": 0.004, "accelerator_hour": 1.5}
     assert cost.dollars_per_hour(Cost(**prices)) == pytest.approx(0.24 + 0.064)
     charged = Cost(**prices, cpus=2, memory_gib=4, accelerators=3)
@@ -185,7 +184,7 @@ def test_price_of_what_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_status_says_what_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that `seedbed table` can price a run by another table."""
-    monkeypatch.setattr(cost, "usable_cpus", lambda: 8)
+    monkeypatch.setattr(cost, "share_of_machine", lambda: (8.0, 16.0 * 2**30))
     sizes = {"memory_gib": 4, "accelerators": 3}
     telemetry, _ = make(None, Clock(), cost=sizes)
     assert telemetry.status()["charged"] == {**sizes, "cpus": 8, "metered": False}
