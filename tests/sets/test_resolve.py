@@ -257,6 +257,8 @@ def test_a_shipped_sweep_resolves(name: str) -> None:
         "atari57": 57,
         "catch-24": 48,
         "football-40x3": 120,
+        "gala-cartpole": 40,
+        "gala-catch": 40,
         "gala-six-games": 240,
         "lab-24": 24,
     }
