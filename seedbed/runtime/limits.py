@@ -26,7 +26,7 @@ def usable_cpus(root: Path = Path("/")) -> float:
 def usable_memory_bytes(root: Path = Path("/")) -> int:
     """Return the memory that this process may use: the machine's, or the cgroup's limit."""
     memory = _UNKNOWN
-    for line in _read(root / "proc/meminfo").splitlines():
+    for line in read_or_empty(root / "proc/meminfo").splitlines():
         if line.startswith("MemTotal:"):
             memory = int(line.split()[1]) * 1024
     for folder in _cgroup_folders(root, "memory"):
@@ -56,7 +56,7 @@ def memory_kills(root: Path = Path("/")) -> int:
     folders = [*_cgroup_folders(root, "memory")]
     names = ("memory.events", "memory.oom_control")
     for file in [*(folder / name for folder in folders for name in names), root / "proc/vmstat"]:
-        for line in _read(file).splitlines():
+        for line in read_or_empty(file).splitlines():
             if line.startswith("oom_kill "):
                 return int(line.split()[1])
     return 0
@@ -69,10 +69,10 @@ def machine_cpu_seconds(root: Path = Path("/")) -> float | None:
     """
     for folder in _cgroup_folders(root, "cpu"):
         if not math.isnan(_numbers(folder / "cpu.max", 2)[0]):
-            for line in _read(folder / "cpu.stat").splitlines():
+            for line in read_or_empty(folder / "cpu.stat").splitlines():
                 if line.startswith("usage_usec "):
                     return int(line.split()[1]) / 1e6
-    fields = _read(root / "proc/stat").partition("\n")[0].split()
+    fields = read_or_empty(root / "proc/stat").partition("\n")[0].split()
     if len(fields) < 8 or fields[0] != "cpu":
         return None
     user, nice, system, _idle, _iowait, interrupts, soft = (int(field) for field in fields[1:8])
@@ -84,7 +84,7 @@ def process_start_ticks(pid: int, root: Path = Path("/")) -> int | None:
 
     The number and the start together identify one process, because numbers are used again.
     """
-    text = _read(root / f"proc/{pid}/stat")
+    text = read_or_empty(root / f"proc/{pid}/stat")
     after_name = text.rpartition(")")[2].split()  # the name may hold spaces and brackets
     return int(after_name[19]) if len(after_name) > 19 else None
 
@@ -97,13 +97,13 @@ def process_state(pid: int) -> str | None:
 
 def state_and_parent(pid: int) -> tuple[str, int] | None:
     """Return the letter of a process's state and its parent's number; None: there is no process."""
-    after_name = _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+    after_name = read_or_empty(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
     return (after_name[0], int(after_name[1])) if after_name else None
 
 
 def _cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
     """Yield the cgroup folders whose limits hold for this process, the innermost first."""
-    for line in _read(root / "proc/self/cgroup").splitlines():
+    for line in read_or_empty(root / "proc/self/cgroup").splitlines():
         number, controllers, path = line.split(":", 2)
         if number == "0":
             top = root / "sys/fs/cgroup"
@@ -121,11 +121,12 @@ def _cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
 
 def _numbers(path: Path, count: int) -> tuple[float, ...]:
     """Read the first numbers of a file; NaN for a missing one and for words such as "max"."""
-    words = [*_read(path).split()[:count], *[""] * count][:count]
+    words = [*read_or_empty(path).split()[:count], *[""] * count][:count]
     return tuple(float(word) if word.lstrip("-").isdigit() else math.nan for word in words)
 
 
-def _read(path: Path) -> str:
+def read_or_empty(path: Path) -> str:
+    """Return the text of a file of the kernel; empty where there is none."""
     try:
         return path.read_text(errors="replace")
     except OSError:

@@ -61,6 +61,15 @@ class _Stderr:
     descriptor = 2
 
 
+def terminal_size(out: TextIO) -> os.terminal_size:
+    """Return columns and lines of a terminal; 80 and 24 where they are not known."""
+    try:
+        size = os.get_terminal_size(out.fileno())
+    except (OSError, ValueError):
+        size = os.terminal_size((0, 0))
+    return os.terminal_size((size.columns or 80, size.lines or 24))
+
+
 def is_terminal() -> bool:
     """Return whether stderr is a terminal."""
     return os.isatty(_Stderr.descriptor)

@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from seedbed.runtime.limits import read_or_empty
+
 
 class Usage(NamedTuple):
     """What processes take.
@@ -27,7 +29,7 @@ def usage_of(pid: int, root: Path = Path("/")) -> Usage:
     below: dict[int, list[int]] = {}
     ticks: dict[int, int] = {}
     for folder in (root / "proc").glob("[0-9]*"):
-        after_name = _read(folder / "stat").rpartition(")")[2].split()
+        after_name = read_or_empty(folder / "stat").rpartition(")")[2].split()
         if after_name:
             below.setdefault(int(after_name[1]), []).append(int(folder.name))
             ticks[int(folder.name)] = sum(map(int, after_name[11:15]))
@@ -41,14 +43,7 @@ def usage_of(pid: int, root: Path = Path("/")) -> Usage:
 
 def _memory_bytes(file: Path) -> int:
     """Return the proportional size of a process: shared pages are divided among those with them."""
-    for line in _read(file).splitlines():
+    for line in read_or_empty(file).splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024
     return 0
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text(errors="replace")
-    except OSError:  # the process has ended
-        return ""

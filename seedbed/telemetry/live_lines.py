@@ -1,10 +1,10 @@
 """Lines of a terminal that are refreshed in place, below those that stay."""
 
 import contextlib
-import os
 from collections.abc import Sequence
 from typing import TextIO
 
+from seedbed.runtime.terminal import terminal_size
 from seedbed.runtime.text import counted
 from seedbed.telemetry.progress_line import COLUMNS, cut
 
@@ -32,7 +32,7 @@ class LiveLines:
         """
         if not self.is_live:
             return
-        size = self._size()
+        size = terminal_size(self._out)
         room = max(2, size.lines - 1)  # the cursor has a row of its own
         if len(lines) > room:
             left_out = len(lines) - room + 1
@@ -60,10 +60,3 @@ class LiveLines:
         with contextlib.suppress(OSError):  # a terminal that is gone ends no run
             self._out.write(text)
             self._out.flush()
-
-    def _size(self) -> os.terminal_size:
-        try:
-            size = os.get_terminal_size(self._out.fileno())
-        except (OSError, ValueError):
-            size = os.terminal_size((0, 0))
-        return os.terminal_size((size.columns or 80, size.lines or 24))

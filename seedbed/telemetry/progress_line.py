@@ -1,7 +1,6 @@
 """The line of a terminal that shows a run."""
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TextIO
@@ -89,7 +88,8 @@ class ProgressLine:
         line = " | ".join(parts)
         if self._tty:
             # A longer line could not be refreshed in place.
-            self._write(f"\r\x1b[K{cut(line, min(COLUMNS, self._columns() - 1))}")
+            columns = min(COLUMNS, terminal.terminal_size(self._out).columns - 1)
+            self._write(f"\r\x1b[K{cut(line, columns)}")
             self._shown = True
             return
         self._unshown, self._at = line, time.time()
@@ -117,12 +117,6 @@ class ProgressLine:
         with contextlib.suppress(OSError):
             self._out.write(text)
             self._out.flush()
-
-    def _columns(self) -> int:
-        try:
-            return os.get_terminal_size(self._out.fileno()).columns or 80
-        except (OSError, ValueError):
-            return 80
 
 
 def cut(line: str, columns: int) -> str:
