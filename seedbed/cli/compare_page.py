@@ -17,6 +17,8 @@ from seedbed.sets.resolve import describe_some
 from seedbed.sets.statistics import LEAST_RESAMPLED
 
 _MOST_VALUES = 8
+_COUNTED = ("failed", "diverged", "pruned", "stopped")
+_ENDED = ("finished", *_COUNTED)
 
 
 def page(result: Mapping[str, Any], markdown: bool) -> str:
@@ -63,7 +65,7 @@ def _head(result: Mapping[str, Any]) -> tuple[str, ...]:
     to = f"frames to {result['score']:g}" if result["score"] is not None else ""
     runs = "runs" if _best_of_head(result) else "seeds"
     return (
-        *("setting", runs, "lost", "pruned", "reached", to, f"final{at}", "95 %"),
+        *("setting", runs, *_COUNTED, "to go", "reached", to, f"final{at}", "95 %"),
         *(
             "best checkpoint",
             _best_of_head(result),
@@ -90,8 +92,8 @@ def _cells(group: Mapping[str, Any], result: Mapping[str, Any]) -> tuple[str, ..
     return (
         group["label"],
         str(seeds) if finished == seeds else f"{finished} of {seeds}",
-        str(group["lost"]) if group["lost"] else "",
-        str(group["states"].get("pruned", "")),
+        *(str(group["states"].get(state, "")) for state in _COUNTED),
+        str(sum(count for state, count in group["states"].items() if state not in _ENDED) or ""),
         f"{times['reached']} of {times['of']}" if times else "",
         _time(times, si_number, "median"),
         f"{significant(final['mean'])}{'*' * _is_partial(group)}" if final else "",

@@ -500,6 +500,9 @@ def test_status_and_comparison_tell_the_same_states(
     assert told[1] == "FAILED, exit code 42 (DIVERGED)"
     assert told[2] == "FAILED, exit code 1 (INTERNAL)"
     assert told[4:] == ["stopped by a person", "to begin"]
+    head, row = page(capsys, folder).split("\n\n")[1].splitlines()
+    assert head.split()[:7] == ["setting", "seeds", "failed", "diverged", "stopped", "to", "go"]
+    assert row.split()[2:9] == ["1", "of", "5", "1", "1", "1", "1"], "no axis, 1 of 5 finished"
 
 
 def test_unfinished_runs_are_counted_and_claim_nothing(
