@@ -39,8 +39,9 @@ SHORT = "--set stop.env_frames=3000 --set evaluation.episodes=1"
 # Each of four learners must come to an update.
 LONGER = {"docs/gossip.md": "--set stop.env_frames=40000 --set evaluation.episodes=1"}
 SEEDBED = f"""#!/bin/sh
-case $1 in
-train | learner | sweep) set -- "$@" $SHORT ;;
+case $* in
+*--dry-run*) ;; # it trains nothing, and its other options fit its stop
+train* | learner* | sweep*) set -- "$@" $SHORT ;;
 esac
 exec {sys.executable} -m seedbed.cli.main "$@"
 """
