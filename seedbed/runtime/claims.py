@@ -1,7 +1,7 @@
 """Claims: who uses a folder, for hosts whose shared file system does not lock across them.
 
 A claim is a file NAME.N beside the file NAME. One process makes it in one atomic step, with its
-number and host, and renews it until it releases it. A claim that has not been renewed for
+number, host and kernel, and renews it until it releases it. A claim that has not been renewed for
 `EXPIRES_S` belongs to a host that is gone: whoever makes NAME.N+1 has taken it over. Ages are
 differences between times of the file server, so that clocks of hosts may differ.
 """
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seedbed.runtime.exit_codes import ExitCode
+from seedbed.runtime.limits import read_or_empty
 from seedbed.runtime.text import printable
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ class Claimed(Exception):
 class _Found(NamedTuple):
     number: int
     owner: str  # empty while the claim is being written
+    kernel: str
     renewed: float  # by the file server's clock
 
 
@@ -97,8 +99,8 @@ class Claim:
             found = max(self._all(), default=None)
             if found is None:
                 return 0
-            # This host's lock, which the caller holds, has been released.
-            if found.owner.endswith(f" on {socket.gethostname()}"):
+            # The lock of its kernel, which the caller holds, has been released.
+            if found.kernel == running_kernel():
                 return found.number
             if seen is not None and (found.number, found.renewed) != (seen.number, seen.renewed):
                 raise Claimed(found.owner)
@@ -130,7 +132,8 @@ class Claim:
             return
         self._file = file
         with suppress(OSError):  # a full disk: the claim holds without a name
-            os.write(file, f"process {os.getpid()} on {socket.gethostname()}".encode())
+            owner = f"process {os.getpid()} on {socket.gethostname()}"
+            os.write(file, f"{owner}\n{running_kernel()}\n".encode())
         others = {found.number for found in self._all()} - {before, self._number}
         if others:  # made at the same time, after an older one had been removed
             self._remove()
@@ -161,8 +164,9 @@ class Claim:
             with suppress(FileNotFoundError):
                 file = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._folder)
                 try:
-                    owner = printable(os.read(file, 512).decode(errors="replace"))
-                    yield _Found(int(number), owner, os.fstat(file).st_mtime)
+                    text = os.read(file, 512).decode(errors="replace")
+                    owner, _, kernel = text.removesuffix("\n").partition("\n")
+                    yield _Found(int(number), printable(owner), kernel, os.fstat(file).st_mtime)
                 finally:
                     os.close(file)
 
@@ -177,3 +181,9 @@ class Claim:
             os.close(file)
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=self._folder)
+
+
+def running_kernel() -> str:
+    """Return what tells a running kernel, within which file locks hold, from all others."""
+    text = read_or_empty(Path("/proc/sys/kernel/random/boot_id")).strip()
+    return text or socket.gethostname()

@@ -17,6 +17,7 @@ from pathlib import Path
 fcntl.flock = lambda *_: None
 socket.gethostname = lambda: sys.argv[1]
 from seedbed.runtime import claims, locks
+claims.running_kernel = socket.gethostname
 claims.EXPIRES_S, claims.RENEWED_S = 1.0, 0.1
 logging.basicConfig()
 sys.stdin.readline()
