@@ -35,6 +35,7 @@ class Command:
 
     def __init__(self, log: Path, *arguments: str) -> None:
         self._log, self._output = log, log.with_suffix(".json")
+        self._is_told = False
         self._what = f"`seedbed {arguments[0]}` ({log.stem})"
         with log.open("wb") as errors, self._output.open("wb") as output:
             self._process = subprocess.Popen(
@@ -82,8 +83,9 @@ class Command:
         return json.loads(self._output.read_text())
 
     def terminate(self) -> None:
-        """Ask the process to end."""
-        if self.exit_code is None:
+        """Ask the process to end, once: a second signal would end it without a checkpoint."""
+        if self.exit_code is None and not self._is_told:
+            self._is_told = True
             self.go_on()  # it may be held
             self._process.terminate()
 
