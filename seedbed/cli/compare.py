@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> None:
             _write_csv(runs, result, args.csv)
     if args.sorted_finals is not None:
         if result["horizon"] is None:
-            why = " ".join(result["notes"])
+            why = "; ".join(result["refusals"])
             raise SeedbedError(ExitCode.USAGE, f"there are no finals to draw: {why}")
         with writing(args.sorted_finals):
             draw_sorted_finals(result, args.sorted_finals)

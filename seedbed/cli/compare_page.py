@@ -13,6 +13,7 @@ from seedbed.runtime.formats import (
     si_number,
     significant,
 )
+from seedbed.runtime.text import counted
 from seedbed.sets.resolve import describe_some
 from seedbed.sets.statistics import LEAST_RESAMPLED
 
@@ -54,7 +55,8 @@ def _differences(result: Mapping[str, Any]) -> Iterator[str]:
     differs = result["differs"]
     found = {**differs["settings"], **differs["setup"]}
     if not found:
-        yield f"{result['runs']} runs; they differ in the seed alone"
+        several = "; they differ in the seed alone" if result["runs"] > 1 else ""
+        yield f"{counted(result['runs'], 'run')}{several}"
         return
     lines = [f"  {key}: {describe_some(values, _MOST_VALUES)}" for key, values in found.items()]
     yield "\n".join([f"{result['runs']} runs; they differ in", *lines])
@@ -174,6 +176,8 @@ def _markdown(rows: list[tuple[str, ...]]) -> str:
 
 def _definitions(result: Mapping[str, Any]) -> Iterator[str]:
     groups = result["groups"]
+    if len(groups) > 1 and groups[0][result["ranked_by"]] is not None:
+        yield f"runs of {groups[0]['label']}: {describe_some(groups[0]['runs'], _MOST_VALUES)}"
     if result["horizon"]:
         yield (
             f"final: {result['scale']} of the evaluation at {result['horizon']:,.0f} frames; mean "

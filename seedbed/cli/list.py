@@ -13,6 +13,7 @@ from seedbed.runs.found import runs_below
 from seedbed.runs.layout import learner_directories
 from seedbed.runs.stop import COUNTED
 from seedbed.runtime.exit_codes import RunDirectoryError
+from seedbed.runtime.files import read_object
 from seedbed.runtime.formats import (
     NOTHING,
     columns,
@@ -78,6 +79,9 @@ def row(path: Path, folder: Path) -> dict[str, Any]:
     except RunDirectoryError:
         return shown
     status = statuses[0]
+    evaluation = status["evaluation"] or {}
+    if len(statuses) > 1:  # of their average
+        evaluation = read_object(path / "summary.json").get("evaluation") or {}
     frames = sum(int(each["counters"]["env_frames"]) for each in statuses)
     is_gone = status["stop_reason"] is not None or status["source"]["alive"] is False
     left = None if is_gone else status["eta"]
@@ -90,7 +94,7 @@ def row(path: Path, folder: Path) -> dict[str, Any]:
         "env_frames": frames,
         "goal": stop["env_frames"] or None,
         "mean_return": _finite(status["numbers"].get("mean_return")),
-        "evaluation_mean": _finite((status["evaluation"] or {}).get("mean")),
+        "evaluation_mean": _finite(evaluation.get("mean")),
         "seconds": status["counters"]["seconds"],
         "seconds_left": left["seconds"] if left else None,
         "dollars": sum(float(each["counters"]["dollars"]) for each in statuses),

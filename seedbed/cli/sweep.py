@@ -42,7 +42,7 @@ from seedbed.sets.folder import (
 from seedbed.sets.halving import check_halving, members_at_rungs
 from seedbed.sets.live import LiveSet
 from seedbed.sets.plan import plan, table, to_go
-from seedbed.sets.resolve import ResolvedSet, describe, resolve
+from seedbed.sets.resolve import ResolvedSet, Run, describe, resolve
 from seedbed.sets.shares import Shares
 from seedbed.sets.sweep import Budget, read_sweep
 
@@ -124,13 +124,15 @@ def run(args: argparse.Namespace) -> int:
             there = read_members(folder) if is_set(folder) else []
             print_lines(describe_disk(folder, there, max(len(there), len(wanted.runs))))
             fresh = _confirmation(folder, wanted, args.confirm) if args.confirm else None
+            if fresh is not None:
+                _tell_confirmation(folder, fresh, args.parallel)
             emit(table([*runs, *(fresh.runs if fresh is not None else ())]))
             return ExitCode.OK
         _write(folder, wanted)
         code = code_of(run.experiment for run in wanted.runs)
         check_code(folder, code, args.other_code)
         if args.confirm is not None:
-            _confirm(folder, wanted, args.confirm)
+            _confirm(folder, wanted, args.confirm, args.parallel)
     elif any(getattr(args, option) for option in _OF_A_SWEEP):
         raise SeedbedError(
             ExitCode.USAGE,
@@ -189,11 +191,18 @@ def _confirmation(folder: Path, wanted: ResolvedSet, seeds: int) -> ResolvedSet:
         raise SeedbedError(ExitCode.USAGE, text) from error
 
 
-def _confirm(folder: Path, wanted: ResolvedSet, seeds: int) -> None:
+def _confirm(folder: Path, wanted: ResolvedSet, seeds: int, at_once: int | None) -> None:
     best = _confirmation(folder, wanted, seeds)
+    _tell_confirmation(folder, best, at_once)
     written = write_set(folder, best, confirms=True)
+    print_lines(f"confirm: {counted(len(written.added), 'run')} added")
+
+
+def _tell_confirmation(folder: Path, best: ResolvedSet, at_once: int | None) -> None:
     chosen = " and ".join(dict.fromkeys(describe(run.values) for run in best.runs))
-    print_lines(f"confirm: {counted(len(written.added), 'run')} added, of {chosen}")
+    runs: list[Run | Member] = [*read_members(folder), *as_in_folder(folder, best)]
+    print_lines(f"confirm: {counted(len(best.runs), 'run')} on fresh seeds, of {chosen}")
+    print_lines(f"  with them, {to_go(folder, runs, at_once or 1)}")
 
 
 def _command(member: Member) -> list[str]:

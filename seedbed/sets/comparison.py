@@ -79,7 +79,7 @@ def compare(
     search = [record for record in records if not record.confirms] or records
     result = _compare(search, by, score, at)
     if at is not None and result["horizon"] is None:
-        raise SeedbedError(ExitCode.USAGE, f"--at {at:g}: {' '.join(result['notes'])}")
+        raise SeedbedError(ExitCode.USAGE, f"--at {at:g}: {'; '.join(result['refusals'])}")
     fresh = [record for record in records if record.confirms]
     result["confirmation"] = None
     if fresh and len(fresh) < len(records):
@@ -90,7 +90,8 @@ def compare(
             result["sentence"] = f"On seeds that did not choose it: {found['sentence']}"
             return result
     best, *others = result["groups"]
-    is_chosen = any("worse_than_best" in row or "pruned" in row["states"] for row in others)
+    is_chosen = best["to_score"] is None or best["to_score"]["reached"] > 0
+    is_chosen &= any("worse_than_best" in row or "pruned" in row["states"] for row in others)
     if best[result["ranked_by"]] is not None and is_chosen:
         count = len(result["groups"])
         result["sentence"] += f" Not confirmed: it is the best of {count}, on its own seeds."
@@ -153,6 +154,7 @@ def _compare(
         "score": target,
         "horizon": horizon.env_frames,
         "areas_from": horizon.begin,
+        "refusals": list(horizon.refusals),
         "ranked_by": ranked_by,
         "groups": rows,
         "notes": notes,
@@ -362,6 +364,8 @@ def _sentence(
             text += f"{runs})"
         else:
             text += f", of {runs}"
+    elif not any(row["to_score"] and row["to_score"]["reached"] for row in rows):
+        return f"No run has reached a mean return of {target:g}."
     else:
         found = best["to_score"]
         text = f"{best['label']} reaches a mean return of {target:g} "

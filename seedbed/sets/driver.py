@@ -188,11 +188,11 @@ class Driver:
         rotate_log(member.log)
         begins = "begins"
         if member.has_begun:
-            begins = "resumes" if member.has_checkpoint else "begins again, without a checkpoint"
+            begins = "resumes" if member.has_checkpoint else "begins again without a checkpoint"
         rung = []
         if member.rung is not None and not member.rung.is_last:
             rung = [f"--set=stop.env_frames={member.rung.frames}"]
-            begins += f" to the rung at {member.rung.frames:,} frames"
+            begins += f", to the rung at {member.rung.frames:,} frames"
         slot = min({*range(len(self._running) + 1)} - {one.slot for one in self._running.values()})
         device = member.experiment.learner.device
         with member.log.open("ab") as errors, self._shares.given(slot, device) as environment:

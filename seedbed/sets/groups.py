@@ -69,6 +69,9 @@ def group_runs(
     """
     differing = _differing(records)
     for key in by:
+        if key == "seed":
+            text = "--by seed: a seed is the unit of a comparison, and no group"
+            raise SeedbedError(ExitCode.USAGE, text)
         if key not in differing:
             some = f"; these do: {', '.join(differing)}" if differing else ""
             raise SeedbedError(ExitCode.USAGE, f"--by {key}: no two runs differ in it{some}")
@@ -121,7 +124,11 @@ def keys_named(words: Iterable[str]) -> list[str]:
     found = []
     for word in words:
         named = [word] if word in known else settings_named(word)
-        if len(named) != 1:
+        # A word that is only like a key is told, and not taken.
+        is_part = len(named) == 1 and (
+            f".{named[0]}".endswith(f".{word.replace('-', '_')}") or key_word(named[0]) == word
+        )
+        if not is_part:
             meant = f": did you mean {' or '.join(named)}?" if named else ""
             raise SeedbedError(
                 ExitCode.USAGE,
@@ -144,7 +151,10 @@ def _differing(records: Sequence[Record]) -> dict[str, bool]:
 
 def _values(records: Iterable[Record], key: str) -> list[Any]:
     found = {as_json(record.settings[key]): record.settings[key] for record in records}
-    return list(found.values())
+    values = list(found.values())
+    if all(type(value) in (int, float) for value in values):
+        values.sort()
+    return values
 
 
 def _groups(

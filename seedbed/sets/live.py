@@ -81,13 +81,13 @@ class LiveSet:
         parts = [
             ", ".join(words),
             duration(time.monotonic() - self._begun),
-            f"{si_number(sum(one.frames for one in found.values()))} frames",
             money(sum(one.dollars for one in found.values())),
         ]
         scores = {name: one.score for name, one in found.items() if one.score is not None}
         if scores:
             best = max(scores, key=lambda name: scores[name])
-            parts.append(f"best evaluation {significant(scores[best])}, {best}")
+            parts.append(f"best {significant(scores[best])}, {best}")
+        parts.append(f"{si_number(sum(one.frames for one in found.values()))} frames")
         return " | ".join(parts)
 
     def _read(self, member: Member, is_running: bool) -> _Run:

@@ -45,6 +45,8 @@ def _totals(wanted: ResolvedSet) -> str:
         words.append(
             f"at most {money(sum(dollars))}" if all(dollars) else "not every run has stop.dollars"
         )
+    bounds = wanted.sweep.budget.model_dump().items()
+    words += [f"ended at {bound:g} {name} together" for name, bound in bounds if bound]
     return ", ".join(words)
 
 

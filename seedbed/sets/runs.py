@@ -112,7 +112,8 @@ def load_runs(*paths: str | Path) -> Runs:
     Raises:
         SeedbedError: RUN_DIRECTORY, there is no run, or none that can be read.
     """
-    found = [run for path in paths for run in runs_below(Path(path))]
+    below = [run for path in paths for run in runs_below(Path(path))]
+    found = list({run.resolve(): run for run in below}.values())  # one named twice is one
     sets = {run.parent.parent for run in found}
     claims = {path / "runs" / name for path in sets for name in confirming(path)}
     codes = {path / "runs" / name: code for path in sets for name, code in code_names(path).items()}

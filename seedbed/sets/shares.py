@@ -79,11 +79,14 @@ class Shares:
         if not self._peak or not self._cores_of_a_run:
             return
         cores, memory = self._cores_of_a_run, self._peak
-        text = f", memory: {memory / _GIB:.1f} GiB a run of {self._memory / _GIB:.1f} GiB"
+        text = f", memory: a run takes {memory / _GIB:.1f} GiB of {self._memory / _GIB:.1f} GiB"
         self._choose(
             [
                 # A core that is half idle costs more than runs that wait for each other.
-                (round(self._cores / cores), f", cores: {cores:.1f} a run of {self._cores:g}"),
+                (
+                    round(self._cores / cores),
+                    f", cores: a run takes {cores:.1f} of {self._cores:g}",
+                ),
                 (int(self._memory / memory), text),
                 *self._of_devices(),
             ]

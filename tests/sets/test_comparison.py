@@ -304,10 +304,13 @@ def test_groups_of_a_key_pool_the_others(
     found = compared(capsys, tmp_path, "--by", "learning_rate")
     assert [row["values"] for row in found["groups"]] == [{LR: 0.01}, {LR: 0.001}]
     assert found["notes"][0] == f"pooled, though they differ: {SIZE}"
-    for wrong in ("unroll_length", "nonsense"):
+    for wrong in ("unroll_length", "nonsense", "lerning_rate", "seed"):
         assert main(["compare", str(tmp_path), "--by", wrong]) == ExitCode.USAGE
     assert main(["compare", str(tmp_path), "--at", "99"]) == ExitCode.USAGE
-    assert "has no evaluation at 99 frames (nearest: 1,000)" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "has no evaluation at 99 frames (nearest: 1,000)" in said
+    assert "did you mean learner.optimizer.learning_rate?" in said
+    assert "a seed is the unit" in said
 
 
 def test_returns_of_two_environments_are_not_ranked(
@@ -390,7 +393,9 @@ def test_time_and_dollars_to_a_score_are_those_of_the_evaluation(
     assert times["median_seconds"] == pytest.approx(30)
     assert times["median_dollars"] == pytest.approx(0.005)
     assert "time to 9" in page(capsys, tmp_path, "--score", "9")
-    never = compared(capsys, tmp_path, "--score", "10")["groups"][0]["to_score"]
+    nobody = compared(capsys, tmp_path, "--score", "10")
+    assert nobody["sentence"] == "No run has reached a mean return of 10."
+    never = nobody["groups"][0]["to_score"]
     assert [never[f"median{axis}"] for axis in ("", "_seconds", "_dollars")] == [None] * 3
 
 
@@ -535,6 +540,8 @@ def test_a_notebook_has_the_runs_as_arrays(tmp_path: Path) -> None:
     runs = seedbed.load_runs(tmp_path)
     columns = runs.columns()
     assert len(runs) == 10
+    twice = seedbed.load_runs(tmp_path, tmp_path / "runs", tmp_path / "runs/lr-0.001-s1")
+    assert len(twice) == 10, "a run that is named twice is one"
     assert set(columns[LR].tolist()) == {1e-3, 1e-2}
     assert columns["seed"].dtype.kind == "i"
     assert runs.best(by="learning_rate")["values"] == {LR: 1e-3}
@@ -559,7 +566,10 @@ def test_what_the_set_has_chosen_is_confirmed_on_fresh_seeds_alone(
     assert "Not confirmed: it is the best of 3" in compared(capsys, folder)["sentence"]
     capsys.readouterr()
     assert main(["sweep", str(folder), "--confirm", "5", "--dry-run"]) == 0
-    assert capsys.readouterr().out.count("s100000") == 10
+    told = capsys.readouterr()
+    assert told.out.count("s100000") == 10
+    assert "confirm: 10 runs on fresh seeds" in told.err
+    assert "with them, to go: 19 runs" in told.err, "none has met its stop here"
     assert len(read_members(folder)) == 9
     assert main(["sweep", str(folder), "--confirm", "5", "--print"]) == 0
     fresh = read_members(folder)[9:]

@@ -93,8 +93,8 @@ def test_a_line_a_run_that_trains_and_one_for_the_whole(
         f"{second.name} | return 21.0 (last 100) | 500 frames | 50 frames/s | ETA at most 30 s | "
         "bound by actors | $5.00",
         f"{third.name} | starting",
-        "set: 1 of 3 runs finished, 2 running | 0 s | 1.70K frames | $17.00 | best evaluation 300, "
-        f"{first.name}",
+        f"set: 1 of 3 runs finished, 2 running | 0 s | $17.00 | best 300, {first.name} | "
+        "1.70K frames",
     ]
 
 
@@ -109,4 +109,4 @@ def test_a_log_has_a_line_when_a_run_has_ended_alone(
     live.show_end({})
     live.close()
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("set: 1 of 3 runs finished | 0 s | 1.00K frames | $10.00")
+    assert line.startswith("set: 1 of 3 runs finished | 0 s | $10.00 | best 300")

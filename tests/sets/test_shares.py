@@ -50,14 +50,14 @@ def test_auto_counts_cores_memory_and_devices_and_tells_which_bounds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert measured(monkeypatch, 3.1, 2.0) == (
-        2, "2 runs at once, memory: 3.1 GiB a run of 7.2 GiB",
+        2, "2 runs at once, memory: a run takes 3.1 GiB of 7.2 GiB",
     )  # fmt: skip
-    assert measured(monkeypatch, 0.1, 2.1) == (8, "8 runs at once, cores: 2.1 a run of 16")
+    assert measured(monkeypatch, 0.1, 2.1) == (8, "8 runs at once, cores: a run takes 2.1 of 16")
     assert measured(monkeypatch, 0.1, 2.1, "2,GPU-8f") == (
         2, "2 runs at once, devices: place for 2, and --runs-per-device makes more",
     )  # fmt: skip
     assert measured(monkeypatch, 30.0, 2.0) == (
-        1, "1 run at once, memory: 30.0 GiB a run of 7.2 GiB",
+        1, "1 run at once, memory: a run takes 30.0 GiB of 7.2 GiB",
     )  # fmt: skip
 
 
