@@ -4,6 +4,7 @@ import ctypes
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -12,6 +13,8 @@ from seedbed.runtime import terminal
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.guard import leaving
 
+# Signals of one request come within this time, also on a busy machine.
+_TOGETHER_S = 0.2
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 
@@ -118,15 +121,20 @@ def on_stop_signals(
 
     Args:
         stop: Called with `"SIGTERM"` or `"SIGINT"`.
-        exit_on_second_signal: End the process at once on a second signal. Unset, a second signal
-            calls `stop` again: a supervisor may send the same signal twice.
+        exit_on_second_signal: End the process at once on a second signal, unless it comes with the
+            first one: `timeout` signals its child, then the group. Unset, a second signal calls
+            `stop` again: a supervisor may send the same signal twice.
         notice: Line for stderr at the first signal; "" writes none.
     """
+    came: dict[int, float] = {}
 
-    def handler(number: int, _: FrameType | None) -> None:
-        name = signal.Signals(number).name
-        if exit_on_second_signal:
-            signal.signal(number, _exit_at_once)
+    def handler(number: int, frame: FrameType | None) -> None:
+        name, now = signal.Signals(number).name, time.monotonic()
+        if exit_on_second_signal and number in came:
+            if now - came[number] > _TOGETHER_S:
+                _exit_at_once(number, frame)
+            return
+        came[number] = now
         if notice:
             terminal.write(f"seedbed: {name}: {notice}")
         stop(name)

@@ -11,6 +11,8 @@ import pytest
 ENDS = "exit_on_sigterm()"
 ASKS = "on_stop_signals(lambda name: print(name, flush=True))"
 
+TOGETHER = "from seedbed.runtime import signals; signals._TOGETHER_S = {}"
+
 
 def started(*statements: str) -> subprocess.Popen[str]:
     """A process that has run the statements and sleeps."""
@@ -65,12 +67,22 @@ def test_sigterm_ends_what_has_not_begun_by_a_handler_of_its_own() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_first_signal_asks_and_the_second_one_ends(number: signal.Signals) -> None:
-    process = started(ENDS, ASKS)
+    process = started(ENDS, TOGETHER.format(0), ASKS)
     assert process.stdout is not None
     process.send_signal(number)
     assert process.stdout.readline() == f"{number.name}\n"
     process.send_signal(number)
     assert process.wait(20) == 128 + number
+
+
+def test_a_second_signal_with_the_first_one_is_of_the_same_request() -> None:
+    """GNU timeout signals its child, and then the group."""
+    twice = ["import os, signal", *["os.kill(os.getpid(), signal.SIGTERM)"] * 2, "print('on')"]
+    process = started(ENDS, TOGETHER.format(3600), ASKS, "print('ready', flush=True)", *twice)
+    assert process.stdout is not None
+    assert [process.stdout.readline() for _ in range(2)] == ["SIGTERM\n", "on\n"]
+    process.kill()
+    process.wait(20)
 
 
 def test_a_watched_process_is_not_ended_by_the_same_signal_twice() -> None:
