@@ -120,16 +120,16 @@ def _compare(
             notes.append("a score is reached in one game: name runs of one for frames to it")
     horizon = common_horizon(records, at)
     never = _never(records)
+    places = [units(group.records, found.searched, strata) for group in found.groups]
     rows = [
-        {
-            "index": index,
-            **_row(
-                group, units(group.records, found.searched, strata), target, score is not None,
-                horizon, never,
-            ),
-        }
-        for index, group in enumerate(found.groups)
-    ]  # fmt: skip
+        {"index": index, **_row(group, some, target, score is not None, horizon, never)}
+        for index, (group, some) in enumerate(zip(found.groups, places, strict=True))
+    ]
+    if again := [one for some in places for unit, one in some.items() if unit.times]:
+        notes.append(
+            f"{counted(len(again), 'run')} with the settings and the seed of another one, such as "
+            f"{again[0].path}: each counts"
+        )
     notes += horizon.refusals
     _balance(rows, notes)
     _best_of(rows, notes)

@@ -546,6 +546,9 @@ def test_a_notebook_has_the_runs_as_arrays(tmp_path: Path) -> None:
     assert columns["seed"].dtype.kind == "i"
     assert runs.best(by="learning_rate")["values"] == {LR: 1e-3}
     assert runs.compare()["groups"][0]["label"] == "lr=0.001"
+    record(tmp_path / "other", "r1", f"{LR}=1e-3", seed=1, scores={1000: 1})
+    notes = seedbed.load_runs(tmp_path, tmp_path / "other").compare()["notes"]
+    assert any(one.startswith("1 run with the settings and the seed of another") for one in notes)
     pandas = pytest.importorskip("pandas")
     assert isinstance(runs.frame(), pandas.DataFrame)
     assert runs.frame()[LR].dtype == float
