@@ -311,16 +311,23 @@ def _draw_group(
                 text, (place, 1.0), xycoords=("data", "axes fraction"), fontsize=7,
                 rotation=90, va="top", ha="right", color=colour,
             )  # fmt: skip
-        panel.plot(curve.axes[axis] / divisor, curve.returns, **style, **thin)
+        x, marker = curve.axes[axis] / divisor, _marker(curve.returns)
+        panel.plot(x, curve.returns, **style, **thin, marker=marker)
         mean, error = curve.evaluations["mean"], np.nan_to_num(curve.evaluations["standard_error"])
         if len(mean):
             x = curve.evaluations[axis] / divisor
             panel.errorbar(x, mean, error, color=colour, fmt="o", markersize=4, capsize=3)
     if len(curves) > 1:
         x, mean, half = group.mean(axis)
-        panel.plot(x / divisor, mean, **style, linewidth=2, label=group.legend())
+        label = group.legend()
+        panel.plot(x / divisor, mean, **style, linewidth=2, label=label, marker=_marker(mean))
         if len(group.runs) >= LEAST_SEEDS:
             panel.fill_between(x / divisor, mean - half, mean + half, color=colour, alpha=0.2)
+
+
+def _marker(values: Array) -> str:
+    """Return a mark for a line of one point, which would not be seen."""
+    return "x" if len(values) == 1 else ""
 
 
 def _caption(groups: Sequence[CurveGroup]) -> str:

@@ -90,6 +90,15 @@ def test_evaluations_are_points_of_the_curve(
     assert main(["plot", str(run)]) == 0
 
 
+def test_a_run_of_one_row_is_seen(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [(60, 100, 1.0)])
+    picture = tmp_path / "run.svg"
+    assert main(["plot", str(run), "--out", str(picture), "--axis", "frames"]) == 0
+    lines = [part for part in picture.read_text().split("<g id=") if part.startswith('"line2d')]
+    # Of the line itself; others are ticks and the grid, without its colour.
+    assert any("stroke: #1f77b4" in part and "<use " in part for part in lines)
+
+
 def test_seeds_are_one_group_and_other_settings_are_another(tmp_path: Path) -> None:
     rows = [(60, 100, 0.0), (120, 300, 2.0)]
     higher = [(60, 100, 4.0), (180, 500, 4.0)]
