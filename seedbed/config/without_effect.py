@@ -86,7 +86,9 @@ def without_effect(experiment: Experiment) -> Iterator[tuple[str, str]]:
         for name in ("final_learning_rate", "decay_env_frames"):
             yield f"learner.optimizer.{name}", "learner.optimizer.schedule is constant"
     if experiment.gossip.replicas == 1:
-        yield "gossip", "gossip.replicas is 1"
+        for name in type(experiment.gossip).model_fields:
+            if name != "replicas":
+                yield f"gossip.{name}", "gossip.replicas is 1"
     if experiment.stop.mean_return is None:
         yield "stop.mean_return_episodes", "stop.mean_return is not set"
     if not experiment.logging.wandb.enabled:

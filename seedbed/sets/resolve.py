@@ -213,6 +213,5 @@ def _check_effect(runs: Sequence[Run], axes: Mapping[str, Any], source: str) -> 
         found = [reason for some in reasons if (reason := reason_of(key, some))]
         if len(found) == len(runs):
             raise ConfigError(f"{source}: axes: {key} has no effect: {found[0]}")
-        found = [reason for reason in found if not reason.startswith(f"{key} is ")]  # itself
         if found:
             yield f"{key} has no effect in {len(found)} of {len(runs)} runs: {found[0]}"
