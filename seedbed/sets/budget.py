@@ -103,7 +103,8 @@ class Spending:
             elif member.name in self._ended:
                 taken.append(self._ended[member.name])
                 continue
-            one = member.total("dollars"), member.total("env_frames")
+            totals = member.totals()
+            one = totals.dollars, totals.frames
             taken.append(one)
             if member.name not in names and (member.run / "summary.json").exists():
                 self._ended[member.name] = one
@@ -156,5 +157,5 @@ class Spending:
         """Return the dollars that a run may still take; None where nothing tells it yet."""
         stop = member.experiment.stop
         if stop.dollars:
-            return max(0.0, stop.dollars - member.total("dollars"))
+            return max(0.0, stop.dollars - member.totals().dollars)
         return None if price is None else price * self._frames_of(member)

@@ -64,6 +64,20 @@ class Rung(NamedTuple):
         return self.frames == self.stop
 
 
+class Totals(NamedTuple):
+    """What a run has taken so far.
+
+    Attributes:
+        frames: Emulator frames of all learners together.
+        seconds: Seconds of training; of several learners those of the longest.
+        dollars: US dollars of all learners together.
+    """
+
+    frames: float
+    seconds: float
+    dollars: float
+
+
 @dataclass(frozen=True)
 class Member:
     """One run of a set, as its folder has it.
@@ -166,20 +180,18 @@ class Member:
         return [read_object(path / "status.json") for path in paths]
 
     @property
-    def seconds(self) -> float:
-        """Seconds of training so far; of several learners those of the longest."""
-        counters = (status.get("counters") or {} for status in self.statuses())
-        return max(float(each.get("seconds") or 0.0) for each in counters)
-
-    @property
     def frames(self) -> int:
         """Emulator frames of the run so far, of all its learners together."""
-        return int(self.total("env_frames"))
+        return int(self.totals().frames)
 
-    def total(self, counter: str) -> float:
-        """Return a counter of the run so far, such as `dollars`, of all its learners together."""
-        counters = (status.get("counters") or {} for status in self.statuses())
-        return sum(float(each.get(counter) or 0.0) for each in counters)
+    def totals(self) -> Totals:
+        """Return what the run has taken so far, of all its learners together."""
+        counters = [status.get("counters") or {} for status in self.statuses()]
+        frames, seconds, dollars = (
+            [float(each.get(name) or 0.0) for each in counters]
+            for name in ("env_frames", "seconds", "dollars")
+        )
+        return Totals(sum(frames), max(seconds), sum(dollars))
 
     def last_evaluation(self) -> Mapping[str, Any] | None:
         """Return the newest evaluation, with numbers or their texts; None before the first."""

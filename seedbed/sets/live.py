@@ -98,7 +98,8 @@ class LiveSet:
             state = "finished" if member.is_finished else "failed" * has_failed(member)
         newest = member.last_evaluation()
         score = float(newest["mean"]) if newest else None
-        run = _Run(state, member.total("env_frames"), member.total("dollars"), score)
+        totals = member.totals()
+        run = _Run(state, totals.frames, totals.dollars, score)
         if is_running:
             self._ended.pop(member.name, None)
         elif state:

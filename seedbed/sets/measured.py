@@ -40,13 +40,14 @@ def measured(folder: Path, runs: Sequence[Run | Member]) -> Measured | None:
     beside = []
     for run in runs:
         member = Member(folder / f"{run.name}.yaml", {})
-        frames += member.frames
-        seconds += (own := member.seconds)
-        dollars += member.total("dollars")
+        totals = member.totals()
+        frames += totals.frames
+        seconds += totals.seconds
+        dollars += totals.dollars
         starts = read_history(member.run)["starts"]
         status = member.status()
         if len(starts) == 1 and status.get("time") and (member.run / "summary.json").exists():
-            beside.append(max(0.0, status["time"] - starts[0]["time"] - own))
+            beside.append(max(0.0, status["time"] - starts[0]["time"] - totals.seconds))
     if not frames or not seconds:
         return None
     return Measured(frames / seconds, dollars / frames, float(np.mean(beside)) if beside else 0.0)

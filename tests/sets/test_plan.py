@@ -57,7 +57,7 @@ def test_a_bound_counts_all_learners_of_a_run(tmp_path: Path) -> None:
         path.mkdir(parents=True)
         counters = {"env_frames": 300, "seconds": seconds, "dollars": 2.0}
         (path / "status.json").write_text(json.dumps({"counters": counters}))
-    assert (first.frames, first.seconds, first.has_begun, second.has_begun) == (
+    assert (first.frames, first.totals().seconds, first.has_begun, second.has_begun) == (
         600,
         12,
         True,
