@@ -80,8 +80,8 @@ class Claim:
         while not self._released.wait(RENEWED_S):
             with suppress(OSError):  # a server that is away: nobody can write there meanwhile
                 os.utime(self._file)
-                newest = max(self._all())
-                if newest.number > self._number:
+                newest = max(self._all(), default=None)  # none: a person has deleted it
+                if newest is not None and newest.number > self._number:
                     print(
                         f"error: {self._name}: {newest.owner} has taken it over, since this "
                         f"process had not renewed its claim for {EXPIRES_S:.0f} s: nothing more "
