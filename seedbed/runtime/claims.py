@@ -132,8 +132,7 @@ class Claim:
             return
         self._file = file
         with suppress(OSError):  # a full disk: the claim holds without a name
-            owner = f"process {os.getpid()} on {socket.gethostname()}"
-            os.write(file, f"{owner}\n{running_kernel()}\n".encode())
+            os.write(file, f"{this_process()}\n{running_kernel()}\n".encode())
         others = {found.number for found in self._all()} - {before, self._number}
         if others:  # made at the same time, after an older one had been removed
             self._remove()
@@ -181,6 +180,11 @@ class Claim:
             os.close(file)
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=self._folder)
+
+
+def this_process() -> str:
+    """Return number and host of this process in words, as locks and claims name their holder."""
+    return f"process {os.getpid()} on {socket.gethostname()}"
 
 
 def running_kernel() -> str:

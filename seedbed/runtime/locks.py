@@ -11,7 +11,7 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-from seedbed.runtime.claims import Claim, Claimed
+from seedbed.runtime.claims import Claim, Claimed, this_process
 from seedbed.runtime.limits import process_state
 from seedbed.runtime.shortage import is_shortage
 from seedbed.runtime.text import printable
@@ -56,7 +56,7 @@ class Lock:
             )
         # The lock holds without the name, which a full disk may have no room for.
         with suppress(OSError):
-            _write(self.file, f"process {os.getpid()} on {socket.gethostname()}\n")
+            _write(self.file, f"{this_process()}\n")
 
     def _taken(self, path: Path, waits: bool) -> Claim | None:
         """Take the lock; return the claim, which a full disk may have no room for."""
