@@ -9,7 +9,6 @@ differences between times of the file server, so that clocks of hosts may differ
 import logging
 import os
 import socket
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,7 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from seedbed.runtime import terminal
 from seedbed.runtime.exit_codes import ExitCode
+from seedbed.runtime.guard import leaving
 from seedbed.runtime.limits import read_or_empty
 from seedbed.runtime.text import printable
 
@@ -82,13 +83,12 @@ class Claim:
                 os.utime(self._file)
                 newest = max(self._all(), default=None)  # none: a person has deleted it
                 if newest is not None and newest.number > self._number:
-                    print(
-                        f"error: {self._name}: {newest.owner} has taken it over, since this "
+                    terminal.write(
+                        f"seedbed: {self._name}: {newest.owner} has taken it over, since this "
                         f"process had not renewed its claim for {EXPIRES_S:.0f} s: nothing more "
-                        "is written",
-                        file=sys.stderr,
-                        flush=True,
+                        "is written"
                     )
+                    leaving()
                     os._exit(ExitCode.RUN_DIRECTORY)
 
     def _expired(self, waits: bool) -> int:
