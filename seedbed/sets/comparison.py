@@ -118,7 +118,7 @@ def _compare(
         notes.append("games are strata: a seed's score is its mean over them")
         if score is not None:
             notes.append("a score is reached in one game: name runs of one for frames to it")
-    horizon = common_horizon(records, at)
+    horizon, refusals = common_horizon(records, at)
     never = _never(records)
     places = [units(group.records, found.searched, strata) for group in found.groups]
     rows = [
@@ -130,7 +130,7 @@ def _compare(
             f"{counted(len(again), 'run')} with the settings and the seed of another one, such as "
             f"{again[0].path}: each counts"
         )
-    notes += horizon.refusals
+    notes += refusals
     _balance(rows, notes)
     _best_of(rows, notes)
     ranked_by = "to_score" if target is not None else "final"
@@ -152,9 +152,9 @@ def _compare(
         "differs": {"settings": dict(found.settings), "setup": dict(found.setup)},
         "scale": scale,
         "score": target,
-        "horizon": horizon.env_frames,
-        "areas_from": horizon.begin,
-        "refusals": list(horizon.refusals),
+        "horizon": horizon.env_frames if horizon is not None else None,
+        "areas_from": horizon.begin if horizon is not None else None,
+        "refusals": refusals,
         "ranked_by": ranked_by,
         "groups": rows,
         "notes": notes,
@@ -185,7 +185,7 @@ def _row(
     found: Mapping[Unit, Record],
     target: float | None,
     by_evaluations: bool,
-    horizon: Horizon,
+    horizon: Horizon | None,
     never: _Reach,
 ) -> dict[str, Any]:
     states = Counter(record.state for record in group.records)
@@ -202,15 +202,15 @@ def _row(
         **dict.fromkeys(_MEASURES),
         "best_of": None,
     }
-    if (at := horizon.env_frames) is not None:
+    if horizon is not None:
         for unit, record in found.items():
-            if record.state in _ENDED and (score := final(record, at)) is not None:
+            if record.state in _ENDED and (score := final(record, horizon)) is not None:
                 row["finals"][unit] = score
-                row["best_checkpoints"][unit] = best_checkpoint(record, at)
-                if (begin := horizon.begin) is not None:
-                    row["areas"][unit] = area(record, begin, at)
+                row["best_checkpoints"][unit] = best_checkpoint(record, horizon)
+                if horizon.begin is not None:
+                    row["areas"][unit] = area(record, horizon.begin, horizon.env_frames)
                 if (scaled := record.human_normalised()) is not None:
-                    row["human_normalised_finals"][unit] = final(scaled, at)
+                    row["human_normalised_finals"][unit] = final(scaled, horizon)
     if target is not None:
         row["times"] = {
             unit: never if r.state in LOST else _reach(r, target, by_evaluations)

@@ -20,66 +20,68 @@ class Horizon(NamedTuple):
     """The time at which runs are judged.
 
     Attributes:
-        env_frames: Emulator frames of the finals; None where there are none.
+        env_frames: Emulator frames of the finals.
+        near: Frames by which their evaluations may be before or behind it.
         begin: Emulator frames from which areas count, the latest first evaluation of a run; None
             where there are none.
-        refusals: Why there are no finals, or no areas.
     """
 
-    env_frames: float | None
-    begin: float | None
-    refusals: Sequence[str]
+    env_frames: float
+    near: float
+    begin: float | None = None
 
 
-def common_horizon(records: Sequence[Record], at: float | None) -> Horizon:
-    """Return the horizon that all finished runs share.
+def common_horizon(records: Sequence[Record], at: float | None) -> tuple[Horizon | None, list[str]]:
+    """Return the horizon that all finished runs share, and why there are no finals or no areas.
 
     Args:
         records: The runs.
         at: Emulator frames of the horizon; None takes the last evaluation that all have.
     """
     finished = [record for record in records if record.state == "finished"]
-    horizon, refusal = _horizon(finished, at)
-    if horizon is None:
-        return Horizon(None, None, [refusal])
+    if refusal := _refusal(finished, at):
+        return None, [refusal]
+    stops = [_end(record) for record in finished]
+    last = [one.evaluations[-1].env_frames if one.evaluations else math.nan for one in finished]
+    # Runs end as many frames behind one stop as were under way; one that was trained longer since
+    # may have been further behind it than these.
+    env_frames = at if at is not None else min(s or end for s, end in zip(stops, last, strict=True))
+    behind = [2 * (end - stop) for stop, end in zip(stops, last, strict=True) if stop == env_frames]
+    horizon = Horizon(env_frames, max(_NEAR * env_frames, *behind, 0.0))
+    for record in finished:
+        if final(record, horizon) is None:
+            times = [one.env_frames for one in record.evaluations]
+            nearest = min(times, key=lambda t: abs(t - env_frames)) if times else None
+            own = f"nearest: {nearest:,.0f}" if nearest is not None else "none"
+            return None, [
+                f"{record.name} has no evaluation at {env_frames:,.0f} frames ({own}): there are "
+                "no finals (--at FRAMES takes another time)"
+            ]
     begin = max(record.evaluations[0].env_frames for record in finished)
-    if begin < (1 - _NEAR) * horizon:
-        return Horizon(horizon, begin, [])
+    if begin < (1 - _NEAR) * env_frames:
+        return horizon._replace(begin=begin), []
     late = next(r.name for r in finished if r.evaluations[0].env_frames == begin)
-    text = (
-        f"{late} has no evaluation before {horizon:,.0f} frames: there are no areas under the "
+    return horizon, [
+        f"{late} has no evaluation before {env_frames:,.0f} frames: there are no areas under the "
         "curve (evaluation.every_frames)"
-    )
-    return Horizon(horizon, None, [text])
+    ]
 
 
-def _horizon(finished: Sequence[Record], at: float | None) -> tuple[float | None, str]:
+def _refusal(finished: Sequence[Record], at: float | None) -> str:
+    """Return why runs have no finals, whatever their evaluations; empty where they may."""
     if not finished:
-        return None, "no run is finished: there are no finals"
-    early = [r for r in finished if r.stop_reason.startswith("stop.mean_return")]
-    if at is None and early:
-        return None, (
+        return "no run is finished: there are no finals"
+    if at is not None:
+        return ""
+    if early := [r for r in finished if r.stop_reason.startswith("stop.mean_return")]:
+        return (
             f"{len(early)} of {counted(len(finished), 'finished run')} ended at a score: finals of "
             "runs of different lengths say nothing, so there are none (--at FRAMES takes "
             "evaluations of that time)"
         )
-    last = [r.evaluations[-1].env_frames if r.evaluations else math.nan for r in finished]
-    if at is None and any(map(math.isnan, last)):
-        missing = finished[next(i for i, one in enumerate(last) if math.isnan(one))]
-        return None, f"{missing.name} was never evaluated: there are no finals"
-    stops = {_end(record) for record in finished}
-    # Their ends are as many frames behind one stop as were under way.
-    stop = stops.pop() if len(stops) == 1 else None
-    horizon = at if at is not None else stop or min(last)
-    for record in finished:
-        if final(record, horizon) is None:
-            times = [one.env_frames for one in record.evaluations]
-            own = f"nearest: {min(times, key=lambda t: abs(t - horizon)):,.0f}" if times else "none"
-            return None, (
-                f"{record.name} has no evaluation at {horizon:,.0f} frames ({own}): there are no "
-                "finals (--at FRAMES takes another time)"
-            )
-    return horizon, ""
+    if missing := [record.name for record in finished if not record.evaluations]:
+        return f"{missing[0]} was never evaluated: there are no finals"
+    return ""
 
 
 def _end(record: Record) -> float | None:
@@ -90,34 +92,35 @@ def _end(record: Record) -> float | None:
     return stop if by_frames and is_evaluated else None
 
 
-def final(record: Record, horizon: float) -> float | None:
+def final(record: Record, horizon: Horizon) -> float | None:
     """Return the mean return of the evaluation nearest to a horizon; None without one near it.
 
     The last evaluation of a run that has ended there is near it, whatever it has trained beyond.
     """
-    if _end(record) == horizon:
+    if _end(record) == horizon.env_frames:
         return record.evaluations[-1].mean
     near = [
-        (abs(one.env_frames - horizon), one.mean)
+        (distance, one.mean)
         for one in record.evaluations
-        if abs(one.env_frames - horizon) <= _NEAR * horizon
+        if (distance := abs(one.env_frames - horizon.env_frames)) <= horizon.near
     ]
     return min(near)[1] if near else None
 
 
-def best_checkpoint(record: Record, horizon: float) -> float:
+def best_checkpoint(record: Record, horizon: Horizon) -> float:
     """Return the highest mean return of an evaluation until a horizon of `common_horizon`."""
-    until = math.inf if _end(record) == horizon else (1 + _NEAR) * horizon
+    ends = _end(record) == horizon.env_frames
+    until = math.inf if ends else horizon.env_frames + horizon.near
     return max(one.mean for one in record.evaluations if one.env_frames <= until)
 
 
-def area(record: Record, begin: float, horizon: float) -> float:
-    """Return the mean of the curve of evaluations, linear between them, from `begin` to `horizon`.
+def area(record: Record, begin: float, end: float) -> float:
+    """Return the mean of the curve of evaluations, linear between them, from `begin` to `end`.
 
     It is the area under the curve, divided by its length: a return.
     """
     frames = np.array([one.env_frames for one in record.evaluations])
     means = np.array([one.mean for one in record.evaluations])
-    inner = frames[(frames > begin) & (frames < horizon)]
-    x = np.array([begin, *inner, horizon])
-    return float(np.trapezoid(np.interp(x, frames, means), x) / (horizon - begin))
+    inner = frames[(frames > begin) & (frames < end)]
+    x = np.array([begin, *inner, end])
+    return float(np.trapezoid(np.interp(x, frames, means), x) / (end - begin))

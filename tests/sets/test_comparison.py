@@ -210,6 +210,26 @@ def test_runs_that_go_beyond_one_stop_have_finals_there(
     )
 
 
+def test_a_winner_that_trained_longer_is_judged_at_the_end_of_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Short runs end far behind their stop: the winner 5 % before the others."""
+    for seed in (1, 2, 3):
+        record(tmp_path, f"a-s{seed}", f"{LR}=0.01", "stop.env_frames=1000", seed=seed,
+               scores={500: 1, 1100: 2}, frames=1100)  # fmt: skip
+        longer = seed == 2
+        record(tmp_path, f"b-s{seed}", f"{LR}=0.001", f"stop.env_frames={1000 + 1000 * longer}",
+               seed=seed, scores={500: 2, 1050: 3, **({2050: 9} if longer else {})},
+               frames=2050 if longer else 1050,
+               reason=f"stop.env_frames: {1000 + 1000 * longer}")  # fmt: skip
+    found = compared(capsys, tmp_path, "--by", LR)
+    assert found["horizon"] == 1000
+    assert [group["finals"] for group in found["groups"]] == [
+        {"1": 3, "2": 3, "3": 3}, {"1": 2, "2": 2, "3": 2},
+    ]  # fmt: skip
+    assert found["groups"][0]["best_checkpoint"]["mean"] == 3, "9 was reached later"
+
+
 def test_finals_need_a_common_horizon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for seed in (1, 2, 3):
         record(tmp_path, f"a-s{seed}", f"{LR}=1e-3", seed=seed, scores={1000: 1, 2000: 9})
