@@ -101,7 +101,7 @@ class Shares:
         most, text = min(bounds, key=itemgetter(0))
         self.most = max(1, most)
         if self.most != before or not self._is_told:
-            self._report(f"{counted(self.most, 'run')} at once{text}")
+            self._report(f"room for {counted(self.most, 'run')} at once{text}")
             self._is_told = True
 
     @contextmanager

@@ -50,14 +50,17 @@ def test_auto_counts_cores_memory_and_devices_and_tells_which_bounds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert measured(monkeypatch, 3.1, 2.0) == (
-        2, "2 runs at once, memory: a run takes 3.1 GiB of 7.2 GiB",
+        2, "room for 2 runs at once, memory: a run takes 3.1 GiB of 7.2 GiB",
     )  # fmt: skip
-    assert measured(monkeypatch, 0.1, 2.1) == (8, "8 runs at once, cores: a run takes 2.1 of 16")
+    assert measured(monkeypatch, 0.1, 2.1) == (
+        8,
+        "room for 8 runs at once, cores: a run takes 2.1 of 16",
+    )
     assert measured(monkeypatch, 0.1, 2.1, "2,GPU-8f") == (
-        2, "2 runs at once, devices: place for 2, and --runs-per-device makes more",
+        2, "room for 2 runs at once, devices: place for 2, and --runs-per-device makes more",
     )  # fmt: skip
     assert measured(monkeypatch, 30.0, 2.0) == (
-        1, "1 run at once, memory: a run takes 30.0 GiB of 7.2 GiB",
+        1, "room for 1 run at once, memory: a run takes 30.0 GiB of 7.2 GiB",
     )  # fmt: skip
 
 
@@ -91,7 +94,9 @@ def test_each_run_sees_a_device_of_its_own_among_those_of_this_process(
     told: list[str] = []
     found = Shares(5, "auto", 1, told.append)
     assert found.most == 2, "the rest waits"
-    assert told == ["2 runs at once, devices: place for 2, and --runs-per-device makes more"]
+    assert told == [
+        "room for 2 runs at once, devices: place for 2, and --runs-per-device makes more"
+    ]
     assert [seen(found, slot) for slot in (0, 1)] == [
         {"CUDA_VISIBLE_DEVICES": "2"}, {"CUDA_VISIBLE_DEVICES": "GPU-8f"},
     ]  # fmt: skip
