@@ -178,6 +178,7 @@ def _definitions(result: Mapping[str, Any]) -> Iterator[str]:
     groups = result["groups"]
     if len(groups) > 1 and groups[0][result["ranked_by"]] is not None:
         yield f"runs of {groups[0]['label']}: {describe_some(groups[0]['runs'], _MOST_VALUES)}"
+    yield "frames, time, cost: sums over the runs of a setting."
     if result["horizon"]:
         yield (
             f"final: {result['scale']} of the evaluation at {result['horizon']:,.0f} frames; mean "
