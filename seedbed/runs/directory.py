@@ -78,6 +78,7 @@ _OWN_FILES = (
     ".tmp-*",
     "wandb-run-id",
     "wandb-step",
+    "wandb-points.jsonl",
     "learner.sock",
     "learner.sock.shm",
     "logs/*.log",

@@ -12,6 +12,7 @@ from seedbed.runtime.files import atomic_write
 from seedbed.runtime.install import how_to_install
 from seedbed.telemetry.aside import Aside
 from seedbed.telemetry.curves import Points
+from seedbed.telemetry.offline_points import OfflinePoints
 
 RUN_ID_FILE = "wandb-run-id"
 STEP_FILE = "wandb-step"
@@ -43,6 +44,8 @@ class WandbRun:
         self._run: Any = None
         self._step_file = run_dir / STEP_FILE if run_dir else None
         self._step = _read_step(self._step_file)
+        is_offline = experiment.logging.wandb.mode == "offline"
+        self._points = OfflinePoints(run_dir) if run_dir and is_offline else None
         self._aside = Aside("wandb", self._log, self._finish)
 
     def log(self, points: Iterable[Points]) -> None:
@@ -64,15 +67,21 @@ class WandbRun:
     def _log(self, points: list[Points]) -> None:
         if self._run is None:
             self._run = self._begun()
+        step = self._step
         for frames, values in points:
             # W&B drops what has an earlier step: of an evaluation, and after a resume.
-            self._step = max(self._step + 1, frames)
-            self._run.log({"env_frames": frames, **values}, step=self._step)
+            step = max(step + 1, frames)
+            found = {"env_frames": frames, **values}
+            if self._points:
+                self._points.add(step, found)
+            self._run.log(found, step=step, commit=True)
         if self._step_file:
-            atomic_write(self._step_file, f"{self._step}\n")
+            atomic_write(self._step_file, f"{step}\n")
+        self._step = step
 
     def _begun(self) -> Any:
         settings, run_dir = self._experiment.logging.wandb, self._run_dir
+        left = self._points.left() if self._points else []
         run = self._wandb.init(
             project=settings.project,
             group=settings.group or None,
@@ -85,10 +94,17 @@ class WandbRun:
         )
         run.define_metric("env_frames")
         run.define_metric("*", step_metric="env_frames")
+        if self._points:
+            self._points.begin(Path(run.dir).parent)
+        for step, values in left:
+            run.log(values, step=step, commit=True)
+            self._step = max(self._step, step)
         return run
 
     def _finish(self) -> None:
         self._run.finish()
+        if self._points:
+            self._points.finish()
 
 
 def _read_step(file: Path | None) -> int:

@@ -431,7 +431,8 @@ class FakeWandb(types.ModuleType):
     def define_metric(self, name: str, step_metric: str | None = None) -> None:
         pass
 
-    def log(self, numbers: dict[str, Any], step: int) -> None:
+    def log(self, numbers: dict[str, Any], step: int, commit: bool) -> None:
+        assert commit, "W&B would keep a step until the next one"
         self.logged.append(numbers)
         self.steps.append(step)
 
