@@ -83,12 +83,12 @@ def rungs_of(halving: Halving, stop: int, settings: int) -> list[tuple[int, int]
     return [*rungs, (stop, settings)]
 
 
-def plan_rungs(wanted: ResolvedSet, found: Measured | None = None) -> tuple[int, list[str]]:
+def plan_rungs(wanted: ResolvedSet, found: Measured | None) -> tuple[int, list[str]]:
     """Return the frames of all rungs of a set together, and a line for each rung.
 
     Args:
         wanted: A set that `check_halving` has checked.
-        found: What its runs have measured, for the price of a rung.
+        found: What its runs have measured, for the price of a rung; None before they have.
     """
     settings = wanted.settings
     seeds = len(wanted.runs) // settings

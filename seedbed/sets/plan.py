@@ -23,23 +23,22 @@ def plan(wanted: ResolvedSet, source: str, folder: Path) -> str:
         source: Name of its file in errors.
         folder: Its folder, whose runs have measured the price of rungs; it need not be there.
     """
-    rungs: list[str] = []
+    stops = [run.experiment.stop.env_frames for run in wanted.runs]
+    frames, rungs = _sum("frames", stops), list[str]()
     if wanted.sweep.halving.first:
-        rungs = plan_rungs(wanted, measured(folder, wanted.runs))[1]
-    return "\n".join([_totals(wanted), *_axes(wanted, source), *rungs])
+        total, rungs = plan_rungs(wanted, measured(folder, wanted.runs))
+        frames = f"{si_number(total)} frames"
+    return "\n".join([_totals(wanted, frames), *_axes(wanted, source), *rungs])
 
 
-def _totals(wanted: ResolvedSet) -> str:
+def _totals(wanted: ResolvedSet, frames: str) -> str:
     runs, settings = wanted.runs, wanted.settings
     seeds = len({run.seed for run in runs})
     words = [
         f"set {wanted.name}: {counted(len(runs), 'run')}, {counted(settings, 'setting')} with "
-        f"{counted(seeds, 'seed')} each"
+        f"{counted(seeds, 'seed')} each",
+        frames,
     ]
-    if wanted.sweep.halving.first:
-        words.append(f"{si_number(plan_rungs(wanted)[0])} frames")
-    else:
-        words.append(_sum("frames", [run.experiment.stop.env_frames for run in runs]))
     dollars = [run.experiment.stop.dollars for run in runs]
     if any(dollars):
         words.append(
