@@ -1,6 +1,7 @@
 """A comparison of runs as a table, for the terminal or in Markdown."""
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import repeat
 from typing import Any
 
 from seedbed.cli.table_page import wrapped
@@ -18,6 +19,8 @@ from seedbed.sets.resolve import describe_some
 from seedbed.sets.statistics import LEAST_RESAMPLED
 
 _MOST_VALUES = 8
+# Labels of settings that are longer stand above the table, numbered.
+_LONGEST_LABEL = 48
 _COUNTED = ("failed", "diverged", "pruned", "stopped")
 _ENDED = ("finished", *_COUNTED)
 
@@ -40,10 +43,16 @@ def page(result: Mapping[str, Any], markdown: bool) -> str:
 
 def _table(result: Mapping[str, Any], markdown: bool) -> str:
     groups = result["groups"]
-    tables = [[_head(result), *(_cells(group, result) for group in groups)]]
-    more = [_more_head(result), *map(_more_cells, groups)]
+    labels = [group["label"] for group in groups]
     blocks = []
-    for rows in map(_without_empty, [*tables, more]):
+    if max(map(len, labels)) > _LONGEST_LABEL:
+        numbers = [f"({number})" for number in range(1, len(groups) + 1)]
+        lines = columns(list(zip(numbers, labels, strict=True)), "><").splitlines()
+        blocks.append("\n".join(f"  {line}  " if markdown else f"  {line}" for line in lines))
+        labels = numbers
+    table = [_head(result), *map(_cells, labels, groups, repeat(result))]
+    more = [_more_head(result), *map(_more_cells, labels, groups)]
+    for rows in map(_without_empty, [table, more]):
         if len(rows[0]) == 1:  # nothing but the names of the settings
             continue
         align = "<" + ">" * (len(rows[0]) - 1)
@@ -85,14 +94,14 @@ def _best_of_head(result: Mapping[str, Any]) -> str:
     return f"best of {draws[0]}" if draws else ""
 
 
-def _cells(group: Mapping[str, Any], result: Mapping[str, Any]) -> tuple[str, ...]:
+def _cells(label: str, group: Mapping[str, Any], result: Mapping[str, Any]) -> tuple[str, ...]:
     final, times, beside = group["final"], group["to_score"], group.get("worse_than_best")
     checkpoint, best_of = group["best_checkpoint"], group["best_of"]
     several = len(result["groups"]) > 1
     seeds = len(group["runs"])
     finished = group["states"].get("finished", 0)
     return (
-        group["label"],
+        label,
         str(seeds) if finished == seeds else f"{finished} of {seeds}",
         *(str(group["states"].get(state, "")) for state in _COUNTED),
         str(sum(count for state, count in group["states"].items() if state not in _ENDED) or ""),
@@ -118,11 +127,11 @@ def _more_head(result: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _more_cells(group: Mapping[str, Any]) -> tuple[str, ...]:
+def _more_cells(label: str, group: Mapping[str, Any]) -> tuple[str, ...]:
     final, area, times = group["final"], group["area"], group["to_score"]
     human = group["human_normalised"]
     return (
-        group["label"],
+        label,
         _time(times, duration, "median_seconds"),
         _time(times, money, "median_dollars"),
         percent(human["mean"]) if human else "",

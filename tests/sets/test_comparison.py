@@ -106,6 +106,23 @@ def test_the_better_setting_is_named_with_its_interval(
     assert "| lr=0.001 | 5" in page(capsys, tmp_path, "--markdown")
 
 
+def test_long_names_of_settings_stand_above_the_table_with_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for size in (8, 16):
+        record(tmp_path, f"{size}", f"{SIZE}={size}", f"{LR}={size}e-7", f"vtrace.discount=0.9{size}",
+               f"learner.unroll_length={size}", scores={1000: -size})  # fmt: skip
+    best, *_ = compared(capsys, tmp_path)["groups"]
+    assert len(best["label"]) > 48
+    for words in ((), ("--markdown",)):
+        lines = [line.strip(" |") for line in page(capsys, tmp_path, *words).splitlines()]
+        named = lines.index(f"(1)  {best['label']}")
+        assert lines[named + 1].startswith("(2)  ")
+        first = next(at for at, line in enumerate(lines) if line.startswith("(1) ") and at > named)
+        assert "-8.00" in lines[first]
+        assert any(line.startswith(best["label"]) for line in lines[first:]), "the sentence"
+
+
 def test_a_score_that_is_no_number_is_that_of_a_diverged_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
