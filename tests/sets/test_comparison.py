@@ -109,9 +109,9 @@ def test_the_better_setting_is_named_with_its_interval(
 def test_long_names_of_settings_stand_above_the_table_with_numbers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for size in (8, 16):
-        record(tmp_path, f"{size}", f"{SIZE}={size}", f"{LR}={size}e-7", f"vtrace.discount=0.9{size}",
-               f"learner.unroll_length={size}", scores={1000: -size})  # fmt: skip
+    for at in (8, 16):
+        more = f"{LR}={at}e-7", f"vtrace.discount=0.9{at}5", f"learner.optimizer.epsilon={at}e-7"
+        record(tmp_path, f"{at}", f"{SIZE}={at}", *more, scores={1000: -at})
     best, *_ = compared(capsys, tmp_path)["groups"]
     assert len(best["label"]) > 48
     for words in ((), ("--markdown",)):
