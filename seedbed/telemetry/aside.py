@@ -90,8 +90,10 @@ class Aside(Generic[_T]):
                     break
                 taken = True
                 self._items.popleft()
-        if taken:
-            self._made(self._end)
+        error = self._error  # of items that were not taken
+        if taken and not self._made(self._end):
+            return
+        self._error = error
 
     def _made(self, call: Callable[[], object]) -> bool:
         self._since, self._error = time.monotonic(), None

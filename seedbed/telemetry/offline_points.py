@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 POINTS_FILE = "wandb-points.jsonl"
+# A step, and values by tag.
+Point = tuple[int, dict[str, float]]
 
 
 class OfflinePoints:
@@ -26,26 +28,26 @@ class OfflinePoints:
     def __init__(self, run_dir: Path) -> None:
         self._run_dir, self._file = run_dir, run_dir / POINTS_FILE
 
-    def left(self) -> list[tuple[int, dict[str, float]]]:
+    def left(self) -> list[Point]:
         """Return what a process that was killed has left, by steps, and remove it from W&B's files.
 
-        What a person has sent to W&B's server unfinished is neither removed nor returned.
-
-        Raises:
-            OSError: An unfinished run cannot be removed.
+        What a person has sent to W&B's server unfinished is neither removed nor returned, nor what
+        cannot be removed.
         """
         points: dict[int, dict[str, float]] = {}
-        is_sent = False
+        is_kept = False
         for line in self._lines():
             if "directory" in line:
                 unfinished = self._run_dir / line["directory"]
-                is_sent = any(unfinished.glob("*.synced"))
-                if is_sent:
+                if not any(unfinished.glob("*.synced")):
+                    shutil.rmtree(unfinished, ignore_errors=True)
+                is_kept = unfinished.exists()
+                if is_kept:
                     points.clear()
-                elif unfinished.exists():
-                    shutil.rmtree(unfinished)
-            elif not is_sent:
+            elif not is_kept:
                 points[line["step"]] = line["values"]
+        if not points:
+            self._file.unlink(missing_ok=True)
         return sorted(points.items())
 
     def begin(self, directory: Path) -> None:
@@ -76,10 +78,9 @@ class OfflinePoints:
             file.write(f"\n{json.dumps(line)}")  # apart from one that a full volume has cut
 
     def _lines(self) -> Iterator[dict[str, Any]]:
-        try:
-            lines = self._file.read_text().split("\n")
-        except FileNotFoundError:
+        if not self._file.exists():
             return
+        lines = self._file.read_text().split("\n")
         for line in lines:
             with contextlib.suppress(ValueError):
                 yield json.loads(line)

@@ -2,7 +2,7 @@
 
 import importlib
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from seedbed.runtime.files import atomic_write
 from seedbed.runtime.install import how_to_install
 from seedbed.telemetry.aside import Aside
 from seedbed.telemetry.curves import Points
-from seedbed.telemetry.offline_points import OfflinePoints
+from seedbed.telemetry.offline_points import OfflinePoints, Point
 
 RUN_ID_FILE = "wandb-run-id"
 STEP_FILE = "wandb-step"
@@ -46,6 +46,8 @@ class WandbRun:
         self._step = _read_step(self._step_file)
         is_offline = experiment.logging.wandb.mode == "offline"
         self._points = OfflinePoints(run_dir) if run_dir and is_offline else None
+        self._logged = self._step
+        self._left = self._points.left() if self._points else []
         self._aside = Aside("wandb", self._log, self._finish)
 
     def log(self, points: Iterable[Points]) -> None:
@@ -54,7 +56,15 @@ class WandbRun:
         Raises:
             Exception: What W&B has raised, now or before; or it does not answer.
         """
-        self._aside.put(list(points))
+        found = []
+        for frames, values in points:
+            # W&B drops what has an earlier step: of an evaluation, and after a resume.
+            self._step = max(self._step + 1, frames)
+            found.append((self._step, {"env_frames": frames, **values}))
+        try:
+            self._keep(found)
+        finally:
+            self._aside.put(found)
 
     def close(self) -> None:
         """Finish the run, after its uploads, as far as they take no longer than a few seconds.
@@ -64,24 +74,22 @@ class WandbRun:
         """
         self._aside.close()
 
-    def _log(self, points: list[Points]) -> None:
+    def _keep(self, found: Sequence[Point]) -> None:
+        if self._step_file:
+            atomic_write(self._step_file, f"{self._step}\n")
+        if self._points:
+            for step, values in found:
+                self._points.add(step, values)
+
+    def _log(self, found: Iterable[Point]) -> None:
         if self._run is None:
             self._run = self._begun()
-        step = self._step
-        for frames, values in points:
-            # W&B drops what has an earlier step: of an evaluation, and after a resume.
-            step = max(step + 1, frames)
-            found = {"env_frames": frames, **values}
-            if self._points:
-                self._points.add(step, found)
-            self._run.log(found, step=step, commit=True)
-        if self._step_file:
-            atomic_write(self._step_file, f"{step}\n")
-        self._step = step
+        for step, values in found:
+            self._run.log(values, step=step, commit=True)
+            self._logged = step
 
     def _begun(self) -> Any:
         settings, run_dir = self._experiment.logging.wandb, self._run_dir
-        left = self._points.left() if self._points else []
         run = self._wandb.init(
             project=settings.project,
             group=settings.group or None,
@@ -96,14 +104,13 @@ class WandbRun:
         run.define_metric("*", step_metric="env_frames")
         if self._points:
             self._points.begin(Path(run.dir).parent)
-        for step, values in left:
+        for step, values in self._left:
             run.log(values, step=step, commit=True)
-            self._step = max(self._step, step)
         return run
 
     def _finish(self) -> None:
         self._run.finish()
-        if self._points:
+        if self._points and self._logged == self._step:
             self._points.finish()
 
 

@@ -58,8 +58,7 @@ def log(run_dir: Path, frames: list[int]) -> WandbRun:
     run = WandbRun(experiment(logging=settings), run_dir)
     for at in frames:
         run.log([Points(at, {"charts/mean_return": float(at)})])
-    file = run_dir / "wandb-step"
-    wait_for(lambda: file.exists() and file.read_text() == f"{frames[-1]}\n", "the last step")
+    wait_for(lambda: frames[-1:] == sys.modules["wandb"].steps[-1:], "the last step")
     return run
 
 
@@ -96,6 +95,19 @@ def test_what_was_sent_unfinished_is_neither_removed_nor_sent_again(
     log(tmp_path, [40])
     log(tmp_path, [50]).close()
     assert steps(tmp_path) == [10, 40, 50]
+
+
+def test_a_point_that_the_tracker_did_not_take_is_logged_by_the_next_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = log(tmp_path, [10])
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules["wandb"], "log", lambda *_, **__: 1 / 0)
+        run.log([Points(20, {"charts/mean_return": 1.0})])
+        with pytest.raises(ZeroDivisionError):
+            run.close()
+    log(tmp_path, [30]).close()
+    assert steps(tmp_path) == [10, 20, 30]
 
 
 def test_a_line_that_a_full_volume_has_cut_takes_no_other_with_it(
