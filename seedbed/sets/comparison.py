@@ -16,7 +16,14 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.text import counted
 from seedbed.sets.groups import Group, differing_settings, group_runs
 from seedbed.sets.records import Record
-from seedbed.sets.scores import Horizon, area, best_checkpoint, common_horizon, final
+from seedbed.sets.scores import (
+    Horizon,
+    area,
+    best_checkpoint,
+    common_horizon,
+    due_frames,
+    final,
+)
 from seedbed.sets.states import LOST
 from seedbed.sets.statistics import (
     difference_p,
@@ -129,6 +136,11 @@ def _compare(
         notes.append(
             f"{counted(len(again), 'run')} with the settings and the seed of another one, such as "
             f"{again[0].path}: each counts"
+        )
+    if score is not None and all(len(record.evaluations) < 2 for record in records):
+        notes.append(
+            "each run was evaluated once: frames to a score tell that it was reached, and not when "
+            "(evaluation.every_frames)"
         )
     notes += refusals
     _balance(rows, notes)
@@ -246,7 +258,7 @@ def _reach(record: Record, target: float, by_evaluations: bool) -> _Reach:
         if one.mean >= target:
             # A run has one price.
             dollars = one.seconds and record.dollars * one.seconds / record.seconds
-            return _Reach(one.env_frames, one.seconds, dollars, reached=True)
+            return _Reach(due_frames(record, one), one.seconds, dollars, reached=True)
     return whole
 
 
@@ -310,11 +322,12 @@ def _rank(row: Mapping[str, Any], ranked_by: str) -> tuple[float, ...]:
     """Return what the best group has least of: lost seeds first."""
     found = row[ranked_by]
     if found is None:
-        return (2.0, 0.0, 0.0)
+        return (2.0,)
     if ranked_by == "final":
-        return (float(row["lost"] > 0), -found["mean"], 0.0)
+        return (float(row["lost"] > 0), -found["mean"])
     median = found["median"] if found["median"] is not None else math.inf
-    return (float(row["lost"] > 0), median, -found["reached"] / found["of"])
+    mean = row["final"]["mean"] if row["final"] is not None else 0.0
+    return (float(row["lost"] > 0), median, -found["reached"] / found["of"], -mean)
 
 
 def _pairs(rows: Sequence[dict[str, Any]], ranked_by: str) -> None:

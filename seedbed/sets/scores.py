@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from seedbed.runtime.text import counted
-from seedbed.sets.records import Record
+from seedbed.sets.records import Evaluation, Record
 
 # By which the frames of final evaluations may differ from the horizon.
 _NEAR = 0.02
@@ -90,6 +90,18 @@ def _end(record: Record) -> float | None:
     by_frames = record.stop_reason.startswith("stop.env_frames")
     is_evaluated = bool(record.evaluations) and record.evaluations[-1].env_frames >= stop
     return stop if by_frames and is_evaluated else None
+
+
+def due_frames(record: Record, evaluation: Evaluation) -> float:
+    """Return the frames at which an evaluation of a run was due.
+
+    It is made after the update that reaches them, in one run earlier than in the other: a
+    difference that says nothing of what was learned.
+    """
+    if evaluation is record.evaluations[-1] and (stop := _end(record)) is not None:
+        return stop
+    every, frames = float(record.settings["evaluation.every_frames"]), evaluation.env_frames
+    return frames // every * every if 0 < every <= frames else frames
 
 
 def final(record: Record, horizon: Horizon) -> float | None:

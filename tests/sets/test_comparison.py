@@ -436,6 +436,26 @@ def test_time_and_dollars_to_a_score_are_those_of_the_evaluation(
     assert [never[f"median{axis}"] for axis in ("", "_seconds", "_dollars")] == [None] * 3
 
 
+def test_the_end_of_an_update_makes_no_difference_in_frames_to_a_score(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Evaluations are due each 400 frames and at the end; updates of one setting are longer."""
+    for seed in range(1, 6):
+        for rate, behind in ((1e-3, 1), (1e-2, 9)):
+            record(tmp_path, f"lr-{rate}-s{seed}", f"{LR}={rate}", "evaluation.every_frames=400",
+                   "stop.env_frames=1000", seed=seed, frames=1000 + behind,
+                   scores={400 + behind: 1, 800 + behind: 2, 1000 + behind: 3})  # fmt: skip
+    for score, due in ((2, 800), (3, 1000)):
+        found = compared(capsys, tmp_path, "--score", str(score))
+        assert [row["to_score"]["median"] for row in found["groups"]] == [due, due]
+        assert found["groups"][1]["worse_than_best"]["p"] == 1
+        assert not any("evaluated once" in note for note in found["notes"])
+    for file in tmp_path.glob("runs/*/evaluations.csv"):
+        head, *_, last = file.read_text().splitlines()
+        file.write_text(f"{head}\n{last}\n")
+    assert any("evaluated once" in n for n in compared(capsys, tmp_path, "--score", "3")["notes"])
+
+
 def test_the_number_of_episodes_changes_no_interval(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
