@@ -109,10 +109,24 @@ class CheckpointStore:
             log.warning("old checkpoints in %s could not be deleted: %s", self.directory, error)
         return saved
 
-    def save_best(self, name: str) -> None:
-        """Write `best`, a copy of the checkpoint that `read` finds by a name."""
+    def save_best(self, name: str, mean: float) -> None:
+        """Write `best`, a copy of the checkpoint that `read` finds by a name.
+
+        Args:
+            name: As of `read`.
+            mean: Mean return of its evaluation.
+        """
         best = self.read(name)
-        self._write(BEST, best.arrays, best.meta)
+        self._write(BEST, best.arrays, {**best.meta, "best_evaluation": mean})
+
+    def best_evaluation(self) -> float | None:
+        """Return the mean return of the evaluation of `best`; None where there is none to keep."""
+        try:
+            mean = self.read("best").meta["best_evaluation"] if self.has_best() else None
+        except (SeedbedError, OSError) as error:
+            log.warning("%s; the next evaluation replaces it", error)
+            return None
+        return None if mean is None else float(mean)
 
     def newest(self) -> Checkpoint | None:
         """Read the newest whole checkpoint; return None where there is none.

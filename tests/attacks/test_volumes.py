@@ -87,7 +87,7 @@ def test_checkpoints_are_written_when_descriptors_have_run_out(tmp_path: Path) -
                 socket.socket()
             for updates in (1, 2, 3, 4):
                 run.store.save(ARRAYS, META, updates)
-            run.store.save_best("4")
+            run.store.save_best("4", 1.0)
             newest = run.store.newest()
             assert newest is not None
             with pytest.raises(OSError, match="Too many open files"):

@@ -98,7 +98,7 @@ def test_keeps_the_newest_and_best_apart(tmp_path: Path) -> None:
     store = CheckpointStore(str(tmp_path), keep=2)
     for updates in (5, 10):
         save(store, updates)
-    store.save_best("5")
+    store.save_best("5", 1.0)
     for updates in (20, 1000):
         save(store, updates)
     assert store.names() == [
@@ -114,13 +114,25 @@ def test_keeps_the_newest_and_best_apart(tmp_path: Path) -> None:
     assert caught.value.code == ExitCode.CHECKPOINT_READ
 
 
+def test_best_has_the_evaluation_that_made_it(tmp_path: Path) -> None:
+    """It is newer than the checkpoint: a run that resumes would replace the best by a worse one."""
+    store = CheckpointStore(str(tmp_path))
+    assert store.best_evaluation() is None
+    save(store, 5)
+    store.save_best("5", 96.5)
+    save(store, 6)
+    assert CheckpointStore(str(tmp_path)).best_evaluation() == 96.5
+    (tmp_path / "best.safetensors").write_bytes(b"cut")
+    assert store.best_evaluation() is None, "the next one replaces it"
+
+
 def test_a_pinned_one_stays_while_it_is_evaluated(tmp_path: Path) -> None:
     store = CheckpointStore(str(tmp_path), keep=2)
     save(store, 1)
     store.pinned = store.names()[0]
     for updates in (2, 3, 4):
         save(store, updates)
-    store.save_best(store.pinned)
+    store.save_best(store.pinned, 1.0)
     assert [name[11:23].lstrip("0") for name in store.names()] == ["1", "3", "4"]
     assert store.read("best").updates == 1
 
@@ -132,7 +144,7 @@ def test_two_threads_may_save_at_the_same_time(tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as pool:
         # As the learner does it: one thread saves, in order, and another keeps the best.
         saver = pool.submit(lambda: [save(store, updates) for updates in range(2, 40)])
-        keeper = pool.submit(lambda: [store.save_best("1") for _ in range(38)])
+        keeper = pool.submit(lambda: [store.save_best("1", 1.0) for _ in range(38)])
         saver.result(timeout=60)
         keeper.result(timeout=60)
     assert store.read("newest").updates == 39
@@ -207,7 +219,7 @@ def test_archive_and_delete_touch_only_checkpoints(tmp_path: Path) -> None:
     assert store.archive() is None
     for number in (1, 2):
         save(store, number)
-        store.save_best("newest")
+        store.save_best("newest", 1.0)
         assert store.archive() == f"{tmp_path}/aside-{number}"
         assert store.newest() is None
     assert CheckpointStore(str(tmp_path / "aside-2")).read("best").updates == 2
@@ -322,7 +334,7 @@ def test_a_bucket_works_the_same() -> None:
     assert store.newest() is None
     for updates in (1, 2, 3):
         save(store, updates)
-    store.save_best("2")
+    store.save_best("2", 1.0)
     assert len(store.names()) == 2
     assert store.read("best").updates == 2
     files = fsspec.filesystem("memory")
