@@ -147,7 +147,9 @@ class Member:
             return False
         if self.rung is not None and summary["env_frames"] < self.rung.frames:
             return False
-        if self.rung is None and stored.stop != experiment.stop:
+        # One that a person has trained beyond the stop of the set has met it.
+        is_behind = 0 < experiment.stop.env_frames <= summary["env_frames"]
+        if self.rung is None and stored.stop != experiment.stop and not is_behind:
             return False
         if not experiment.evaluation.at_end:
             return True

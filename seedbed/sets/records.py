@@ -45,6 +45,7 @@ class Record:
         setup: What may change a score besides settings: commit, version, machine, Python, and how
             it was evaluated.
         state: As `run_state` has it.
+        stops: `stop.env_frames` of this and of earlier starts.
         stop_reason: Stop condition that has ended the run; empty without one.
         evaluations: By frames; those whose mean is a finite number.
         env_frames: Emulator frames of the training so far.
@@ -57,6 +58,7 @@ class Record:
     settings: Mapping[str, Any]
     setup: Mapping[str, str]
     state: State
+    stops: frozenset[float]
     stop_reason: str
     evaluations: tuple[Evaluation, ...]
     env_frames: float
@@ -118,12 +120,14 @@ def read_record(
     )
     if rung is not None:
         settings["stop.env_frames"] = rung.stop  # a rung is no setting
+    earlier = [read_stored(one.read_text(), str(one)) for one in path.glob("experiment.*.yaml")]
+    stops = frozenset(float(one.stop.env_frames) for one in [experiment, *earlier])
     setup = _setup(path) | ({"code": code} if code is not None else {})
     if rows:
         protocols = dict.fromkeys(f"{row['episodes']} episodes, {row['policy']}" for row in rows)
         setup["evaluated by"] = " and ".join(protocols)
     return Record(
-        path, settings, setup, state, reason, evaluations, frames, seconds, dollars, confirms
+        path, settings, setup, state, stops, reason, evaluations, frames, seconds, dollars, confirms
     )
 
 

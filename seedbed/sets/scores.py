@@ -3,7 +3,6 @@
 All runs are judged at one time, the horizon: runs of other lengths say nothing of each other.
 """
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -21,14 +20,12 @@ class Horizon(NamedTuple):
 
     Attributes:
         env_frames: Emulator frames of the finals.
-        near: Frames by which their evaluations may be before or behind it.
         begin: Emulator frames from which areas count, the latest first evaluation of a run; None
             where there are none.
     """
 
     env_frames: float
-    near: float
-    begin: float | None = None
+    begin: float | None
 
 
 def common_horizon(records: Sequence[Record], at: float | None) -> tuple[Horizon | None, list[str]]:
@@ -41,13 +38,8 @@ def common_horizon(records: Sequence[Record], at: float | None) -> tuple[Horizon
     finished = [record for record in records if record.state == "finished"]
     if refusal := _refusal(finished, at):
         return None, [refusal]
-    stops = [_end(record) for record in finished]
-    last = [one.evaluations[-1].env_frames if one.evaluations else math.nan for one in finished]
-    # Runs end as many frames behind one stop as were under way; one that was trained longer since
-    # may have been further behind it than these.
-    env_frames = at if at is not None else min(s or end for s, end in zip(stops, last, strict=True))
-    behind = [2 * (end - stop) for stop, end in zip(stops, last, strict=True) if stop == env_frames]
-    horizon = Horizon(env_frames, max(_NEAR * env_frames, *behind, 0.0))
+    env_frames = at if at is not None else min(map(_last, finished))
+    horizon = Horizon(env_frames, None)
     for record in finished:
         if final(record, horizon) is None:
             times = [one.env_frames for one in record.evaluations]
@@ -84,12 +76,28 @@ def _refusal(finished: Sequence[Record], at: float | None) -> str:
     return ""
 
 
-def _end(record: Record) -> float | None:
-    """Return the emulator frames at which a run was to end, and was evaluated; None elsewhere."""
+def _last(record: Record) -> float:
+    """Return the emulator frames of the last evaluation: those of the stop, where it ended at it.
+
+    Runs end as many frames behind one stop as were under way.
+    """
     stop = float(record.settings["stop.env_frames"])
-    by_frames = record.stop_reason.startswith("stop.env_frames")
-    is_evaluated = bool(record.evaluations) and record.evaluations[-1].env_frames >= stop
-    return stop if by_frames and is_evaluated else None
+    last = record.evaluations[-1]
+    return stop if _at_stop(record, stop) is last else last.env_frames
+
+
+def _at_stop(record: Record, stop: float) -> Evaluation | None:
+    """Return the evaluation with which a run has ended at a stop; None where it has not.
+
+    The stop may be one of before, beyond which the run was trained since.
+    """
+    found = [one for one in record.evaluations if one.env_frames >= stop]
+    if not found or stop not in record.stops:
+        return None
+    is_former = stop != record.settings["stop.env_frames"]
+    if is_former:
+        return found[0]
+    return found[-1] if record.stop_reason.startswith("stop.env_frames") else None
 
 
 def due_frames(record: Record, evaluation: Evaluation) -> float:
@@ -98,8 +106,8 @@ def due_frames(record: Record, evaluation: Evaluation) -> float:
     It is made after the update that reaches them, in one run earlier than in the other: a
     difference that says nothing of what was learned.
     """
-    if evaluation is record.evaluations[-1] and (stop := _end(record)) is not None:
-        return stop
+    if evaluation is record.evaluations[-1] and _last(record) < evaluation.env_frames:
+        return _last(record)
     every, frames = float(record.settings["evaluation.every_frames"]), evaluation.env_frames
     return frames // every * every if 0 < every <= frames else frames
 
@@ -107,22 +115,22 @@ def due_frames(record: Record, evaluation: Evaluation) -> float:
 def final(record: Record, horizon: Horizon) -> float | None:
     """Return the mean return of the evaluation nearest to a horizon; None without one near it.
 
-    The last evaluation of a run that has ended there is near it, whatever it has trained beyond.
+    The evaluation of a run that has ended there is near it, whatever it has trained beyond.
     """
-    if _end(record) == horizon.env_frames:
-        return record.evaluations[-1].mean
+    if (at_stop := _at_stop(record, horizon.env_frames)) is not None:
+        return at_stop.mean
     near = [
         (distance, one.mean)
         for one in record.evaluations
-        if (distance := abs(one.env_frames - horizon.env_frames)) <= horizon.near
+        if (distance := abs(one.env_frames - horizon.env_frames)) <= _NEAR * horizon.env_frames
     ]
     return min(near)[1] if near else None
 
 
 def best_checkpoint(record: Record, horizon: Horizon) -> float:
     """Return the highest mean return of an evaluation until a horizon of `common_horizon`."""
-    ends = _end(record) == horizon.env_frames
-    until = math.inf if ends else horizon.env_frames + horizon.near
+    at_stop = _at_stop(record, horizon.env_frames)
+    until = max((1 + _NEAR) * horizon.env_frames, at_stop.env_frames if at_stop else 0.0)
     return max(one.mean for one in record.evaluations if one.env_frames <= until)
 
 

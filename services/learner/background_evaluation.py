@@ -122,7 +122,7 @@ class BackgroundEvaluation:
         log.info("evaluation of %s: mean %.4g over %s", name, mean, over)
         if self.best is None or mean > self.best:
             try:
-                checkpointer.store.save_best(name)
+                checkpointer.store.save_best(name, mean)
             except SeedbedError as error:
                 # The run goes on, and a better checkpoint may follow.
                 log.error("%s is the best so far, but could not be kept: %s", name, error)

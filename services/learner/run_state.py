@@ -54,7 +54,8 @@ class RunState:
             telemetry.restore(meta["telemetry"])
             if self._members is not None:
                 self._members.restore(meta.get("peers", {}))
-            self._evaluation.best = meta["best_evaluation"]
+            # The evaluation that made it may be newer than the checkpoint.
+            self._evaluation.best = run.store.best_evaluation()
             log.info("resumed at frame %d, update %d", counters.env_frames, counters.updates)
         if not is_first:
             return

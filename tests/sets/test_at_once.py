@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 import seedbed
+from seedbed.checkpoints.store import CheckpointStore
+from seedbed.runs.evaluations import read_evaluations
 from seedbed.runs.progress import load_progress
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.sets.folder import read_members
@@ -51,3 +53,13 @@ def test_a_run_that_is_started_twice_trains_once_and_later_for_longer(tmp_path: 
     before = float(first["env_frames"])
     at_first_end = seedbed.load_runs(folder).compare(at=before)
     assert at_first_end["groups"][0]["final"]["mean"] == first["final"]["mean"]
+
+    alone = Process(tmp_path / "e", "train", str(member.run), "--set", "stop.env_frames=12000")
+    assert alone.wait() == 0, alone.said
+    again = Process(tmp_path / "f", *words, "--set", "stop.env_frames=8000")
+    assert again.wait() == 0, again.said
+    assert again.summary()["finished"] == [member.name], "it has met the stop of the set"
+    best = CheckpointStore(str(member.run / "checkpoints")).best_evaluation()
+    means = [float(row["mean"]) for row in read_evaluations(member.run)]
+    assert len(means) == 3
+    assert best == max(means)
