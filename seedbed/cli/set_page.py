@@ -54,6 +54,8 @@ def _row(member: Member, folder: Path) -> dict[str, Any]:
         found["state"] = f"FAILED, {code_name(found['ends'][-1]['code'])}"
     elif state == "stopped" and is_stopped(member):
         found["state"] = "stopped by a person"
+    elif state == "finished" and not member.is_finished:  # a later stop, or no last evaluation
+        found["state"] = "to go on"
     elif state in ("finished", "pruned", "at its rung", "to begin"):
         found["state"] = state
     return found

@@ -8,7 +8,6 @@ ranges, combinations to leave out and keys that move together. The folder of a s
 import argparse
 import shlex
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +43,7 @@ from seedbed.sets.live import LiveSet
 from seedbed.sets.plan import plan, table, to_go
 from seedbed.sets.resolve import ResolvedSet, Run, describe, resolve
 from seedbed.sets.shares import Shares
+from seedbed.sets.stopped import is_stopped
 from seedbed.sets.sweep import Budget, read_sweep
 
 # Options that a folder of experiments alone cannot take.
@@ -262,12 +262,23 @@ def _drive(args: argparse.Namespace, folder: Path, budget: Budget | None) -> Non
         member.name: read_ends(member)[-1]["code"] for member in members if has_failed(member)
     }
     pruned = [one.name for one in members if one.is_pruned and one.name not in failed]
-    waiting = len(members) - len(finished) - len(failed) - len(pruned)
-    print_lines(_ending(len(members), finished, failed, pruned, waiting))
+    ended = {*finished, *failed, *pruned}
+    stopped = [one.name for one in members if one.name not in ended and is_stopped(one)]
+    waiting = len(members) - len(ended) - len(stopped)
+    counts = {
+        "failed": len(failed), "pruned": len(pruned), "stopped by a person": len(stopped),
+        "to go on": waiting,
+    }  # fmt: skip
+    words = [f"{count} {state}" for state, count in counts.items() if count]
+    whole = counted(len(members), "run")
+    print_lines(", ".join([f"set: {len(finished)} of {whole} finished", *words]))
+    if stopped:
+        print_lines("--retry stopped starts those that a person has stopped")
     if driver.bound:
         print_lines(f"ended by {driver.bound}; the same command with a larger one goes on")
     result = {
-        "finished": finished, "failed": failed, "pruned": pruned, "waiting": waiting,
+        "finished": finished, "failed": failed, "pruned": pruned, "stopped": stopped,
+        "waiting": waiting,
         "runs": len(members), "ended_by": driver.bound or None,
     }  # fmt: skip
     print_result(args, result)
@@ -282,20 +293,6 @@ def _drive(args: argparse.Namespace, folder: Path, budget: Budget | None) -> Non
         text += "; --retry failed starts them" if len(lost) < len(failed) else ""
         text += f"; of pruned settings, which stay: {', '.join(lost)}" if lost else ""
         raise SeedbedError(ExitCode.SET_FAILED, text)
-
-
-def _ending(
-    count: int,
-    finished: Sequence[str],
-    failed: dict[str, int],
-    pruned: Sequence[str],
-    waiting: int,
-) -> str:
-    words = [f"set: {len(finished)} of {counted(count, 'run')} finished"]
-    words += [f"{len(failed)} failed"] if failed else []
-    words += [f"{len(pruned)} pruned"] if pruned else []
-    words += [f"{waiting} to go on"] if waiting else []
-    return ", ".join(words)
 
 
 def _parallel(text: str) -> int | None:

@@ -72,15 +72,20 @@ def _is_read(path: str, agent: str) -> bool:
 
 
 def explain(
-    item: dict[str, Any], source: str, overrides: Sequence[str], agent: str = DEFAULT_AGENT
+    item: dict[str, Any],
+    source: str,
+    overrides: Sequence[str],
+    agent: str = DEFAULT_AGENT,
+    option: str = "--set",
 ) -> str:
     """Return the line that explains one error of the schema.
 
     Args:
         item: as Pydantic lists it.
         source: name of the file.
-        overrides: the `a.b=value` of `--set`.
+        overrides: the `a.b=value` of `option`.
         agent: the experiment's agent.
+        option: what has the overrides.
     """
     parts = [str(part) for part in item["loc"]]
     # Without the alternatives of a union, which Pydantic names between the keys.
@@ -88,7 +93,7 @@ def explain(
     # Of a free mapping the message begins with the entry.
     entry = str(item["msg"]).removeprefix("Value error, ")
     own = [one for one in overrides if _may_be_of(one.partition("=")[0], path, entry)]
-    return f"{_place(path, source, own)}{_words(path, item, agent)}"
+    return f"{_place(path, source, own, option)}{_words(path, item, agent)}"
 
 
 def _may_be_of(key: str, path: str, entry: str) -> bool:
@@ -97,12 +102,12 @@ def _may_be_of(key: str, path: str, entry: str) -> bool:
     return is_whole or entry.startswith(key.removeprefix(f"{path}.").partition(".")[0])
 
 
-def _place(path: str, source: str, overrides: Sequence[str]) -> str:
-    """Return what names the key: the `--set` that has it, or else the file and the path."""
+def _place(path: str, source: str, overrides: Sequence[str], option: str) -> str:
+    """Return what names the key: the override that has it, or else the file and the path."""
     for setting in reversed(overrides):
         key = setting.partition("=")[0]
         if path and (key == path or key.startswith(f"{path}.") or path.startswith(f"{key}.")):
-            return f"--set {setting}: " + (f"{path}: " if key != path else "")
+            return f"{option} {setting}: " + (f"{path}: " if key != path else "")
     return f"{source}: {path}: " if path else f"{source}: "
 
 

@@ -128,13 +128,16 @@ def experiment_tree(text: str, source: str) -> dict[str, Any]:
     return tree
 
 
-def validate(tree: dict[str, Any], source: str, overrides: Sequence[str] = ()) -> Experiment:
+def validate(
+    tree: dict[str, Any], source: str, overrides: Sequence[str] = (), option: str = "--set"
+) -> Experiment:
     """Return the experiment of plain data.
 
     Args:
         tree: Keys and values; `overrides` are in it.
         source: Name of the data in errors.
         overrides: `a.b=value` each, which an error names where it is theirs.
+        option: What has the overrides, in errors.
 
     Raises:
         SeedbedError: CONFIG, as `load_experiment`.
@@ -144,7 +147,7 @@ def validate(tree: dict[str, Any], source: str, overrides: Sequence[str] = ()) -
     except ValidationError as error:
         found = [dict(item) for item in error.errors(include_url=False)]
         agent = str(tree.get("agent", DEFAULT_AGENT))
-        lines = [explain(item, source, overrides, agent) for item in found]
+        lines = [explain(item, source, overrides, agent, option) for item in found]
         raise ConfigError("\n".join(lines)) from error
 
 

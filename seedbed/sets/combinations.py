@@ -12,6 +12,7 @@ from seedbed.sets.sweep import MOST_RUNS, Axis, Sweep, axes_of
 # Values by key, of one setting.
 Values = dict[str, Any]
 
+_MOST_TRIES = 100  # a draw, of which some are alike
 _MOST_EXCLUDED_FROM = 100_000  # runs, of which `exclude` takes all but `MOST_RUNS`
 
 
@@ -38,8 +39,7 @@ def combinations(sweep: Sweep, source: str) -> list[Values]:
     if count > (_MOST_EXCLUDED_FROM if sweep.exclude else MOST_RUNS):
         _refuse_count(count, source)
     found = []
-    for draw in range(draws):
-        drawn = {key: axis.draw(key, sweep.draws.seed, draw) for key, axis in ranges.items()}
+    for drawn in _drawn(ranges, draws, sweep.draws.seed, source):
         for chosen in itertools.product(*bundles):
             values = {key: value for part in chosen for key, value in part.items()} | drawn
             found.append({key: values[key] for key in axes})
@@ -47,6 +47,20 @@ def combinations(sweep: Sweep, source: str) -> list[Values]:
     if len(kept) * seeds > MOST_RUNS:
         _refuse_count(len(kept) * seeds, source)
     return kept
+
+
+def _drawn(ranges: Mapping[str, Range], number: int, seed: int, source: str) -> list[Values]:
+    """Return so many draws of the ranges, of which no two are alike."""
+    found: dict[str, Values] = {}
+    for draw in range(number * _MOST_TRIES):
+        drawn = {key: axis.draw(key, seed, draw) for key, axis in ranges.items()}
+        found.setdefault(repr(drawn), drawn)
+        if len(found) == number:
+            return list(found.values())
+    raise ConfigError(
+        f"{source}: draws is {number}, and the ranges have {counted(len(found), 'value')} that "
+        f"differ: draw {len(found)}, or take the values as a list"
+    )
 
 
 def _refuse_count(count: int, source: str) -> None:

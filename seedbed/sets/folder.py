@@ -14,7 +14,7 @@ A folder with experiments alone is a set, too.
 
 import json
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -148,7 +148,7 @@ class Member:
         if self.rung is not None and summary["env_frames"] < self.rung.frames:
             return False
         # One that a person has trained beyond the stop of the set has met it.
-        is_behind = 0 < experiment.stop.env_frames <= summary["env_frames"]
+        is_behind = 0 < experiment.stop.env_frames <= summary.get("env_frames", 0)
         if self.rung is None and stored.stop != experiment.stop and not is_behind:
             return False
         if not experiment.evaluation.at_end:
@@ -284,9 +284,13 @@ def as_in_folder(path: Path, wanted: ResolvedSet) -> list[Run]:
     """Return the runs of a set with the names that they have, or would get, in a folder.
 
     Raises:
-        SeedbedError: RUN_DIRECTORY, the folder's index is damaged.
+        SeedbedError: RUN_DIRECTORY, the folder's index is damaged; RESUME_REFUSED, the settings of
+            every run are others than the folder's.
     """
-    return [run for run, _ in _matched(path, _index(path), wanted)]
+    index = _index(path)
+    if is_set(path):
+        _changes(path, index, wanted)
+    return [run for run, _ in _matched(path, index, wanted)]
 
 
 def confirming(path: Path) -> set[str]:
@@ -342,10 +346,7 @@ def _write(path: Path, wanted: ResolvedSet, confirms: bool) -> Written:
     is_new = not base.exists()
     sweep_text = _sweep_text(wanted.sweep)
     is_changed = is_new or sweep_file(path).read_text() != sweep_text
-    changes: list[Change] = []
-    if not is_new:
-        changes = compare(read_stored(base.read_text(), str(base)), wanted.base)
-        _check_common(path, changes, {*index["axes"], *wanted.sweep.axes})
+    changes = [] if is_new else _changes(path, index, wanted)
     known = {run["name"]: run for run in index["runs"]}
     added, changed, named = [], [], set()
     for run, is_known in _matched(path, index, wanted):
@@ -411,8 +412,15 @@ def _index(path: Path) -> dict[str, Any]:
     return index
 
 
-def _check_common(path: Path, changes: Sequence[Change], axes: Collection[str]) -> None:
-    """Refuse changes of what every run has, but for those that a run takes as it resumes."""
+def _changes(path: Path, index: Mapping[str, Any], wanted: ResolvedSet) -> list[Change]:
+    """Return how what every run has differs from that of a folder.
+
+    Raises:
+        SeedbedError: RESUME_REFUSED, a run does not take one of them as it resumes.
+    """
+    base = path / _OWN / "experiment.yaml"
+    changes = compare(read_stored(base.read_text(), str(base)), wanted.base)
+    axes = {*index["axes"], *wanted.sweep.axes}
     refused = [
         f"  {change.text}"
         for change in changes
@@ -427,6 +435,7 @@ def _check_common(path: Path, changes: Sequence[Change], axes: Collection[str]) 
             "set them back, take them as axes, or name another folder (--out)",
         ]
         raise SeedbedError(ExitCode.RESUME_REFUSED, "\n".join(lines))
+    return changes
 
 
 def _known(path: Path, index: Mapping[str, Any], wanted: ResolvedSet) -> dict[str, str]:

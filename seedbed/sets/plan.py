@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from seedbed.runtime.formats import columns, duration, money, si_number
+from seedbed.runtime.formats import columns, duration, money, si_number, significant
 from seedbed.runtime.text import counted
 from seedbed.sets.folder import Member
 from seedbed.sets.halving import plan_rungs
@@ -44,8 +44,13 @@ def _totals(wanted: ResolvedSet, frames: str) -> str:
         words.append(
             f"at most {money(sum(dollars))}" if all(dollars) else "not every run has stop.dollars"
         )
-    bounds = wanted.sweep.budget.model_dump().items()
-    words += [f"ended at {bound:g} {name} together" for name, bound in bounds if bound]
+    budget = wanted.sweep.budget
+    bounds = {
+        f"{money(budget.dollars)}": budget.dollars,
+        f"{si_number(budget.frames)} frames": budget.frames,
+        f"{significant(budget.hours)} hours": budget.hours,
+    }
+    words += [f"ended at {text} together" for text, bound in bounds.items() if bound]
     return ", ".join(words)
 
 

@@ -144,7 +144,7 @@ def _run(
     tree = deepcopy(tree)
     given = _put_all(tree, values, place)
     tree["seed"] = seed
-    experiment = validate(tree, place, given)
+    experiment = validate(tree, place, given, f"{place}:")
     found = digest(experiment, values)
     return Run(run_name(set_name, values, own, seed, found), found, values, experiment)
 

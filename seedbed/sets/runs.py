@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.runs.found import runs_below
-from seedbed.runtime.exit_codes import SeedbedError
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.sets.code import code_names
 from seedbed.sets.comparison import compare
 from seedbed.sets.folder import confirming, is_set
@@ -87,10 +87,14 @@ class Runs:
         """Return the group that `compare` ranks first: its values, its runs, its statistics.
 
         Raises:
-            SeedbedError: As `compare`.
+            SeedbedError: As `compare`; USAGE, nothing can be compared yet.
             ImportError: SciPy is not installed.
         """
-        best: dict[str, Any] = self.compare(by)["groups"][0]
+        result = self.compare(by)
+        best: dict[str, Any] = result["groups"][0]
+        if best[result["ranked_by"]] is None:
+            why = "; ".join(result["refusals"]) or "no run has a result"
+            raise SeedbedError(ExitCode.USAGE, f"no setting is the best: {why}")
         return best
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from inspect import isclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -12,7 +13,7 @@ from seedbed.config.explain import explain
 from seedbed.config.shipped import experiment_file, shipped_sweeps
 from seedbed.config.yaml_text import load_yaml
 from seedbed.runtime.exit_codes import ConfigError
-from seedbed.sets.ranges import Range, holds_range, is_range, read_range
+from seedbed.sets.ranges import KINDS, Range, holds_range, is_range, read_range
 from seedbed.sets.values import read_values
 from seedbed.settings import FREE, KeyClass, NonNegative, Section
 
@@ -67,7 +68,7 @@ def _seeds(given: Any) -> tuple[int, ...] | int:
         raise ValueError("must be a number of seeds, such as 5, or a list of seeds")
     if not isinstance(given, list):
         if given < 1:
-            raise ValueError(f"must be at least 1, given {given}")
+            raise ValueError("must be at least 1")
         return int(given)
     if not numbers:
         raise ValueError("must name at least one seed")
@@ -134,16 +135,28 @@ def read_sweep(
         sweep = Sweep.model_validate(tree)
     except ValidationError as error:
         found = [dict(item) for item in error.errors(include_url=False)]
-        raise ConfigError("\n".join(explain(item, source, ()) for item in found)) from error
+        raise ConfigError("\n".join(_explain(item, source) for item in found)) from error
     for key, value in sweep.set.items():
         if holds_range(value):
             raise ConfigError(f"{source}: set: {key}: {value} is a range, which belongs below axes")
     return sweep
 
 
+def _explain(item: dict[str, Any], source: str) -> str:
+    name, *inner = map(str, item["loc"])
+    section = Sweep.model_fields[name].annotation
+    if item["type"] != "extra_forbidden" or not inner or not isclass(section):
+        return explain(item, source, ())
+    fields = getattr(section, "model_fields", {})
+    near = get_close_matches(inner[0], fields, 1, 0.5)
+    words = f"did you mean {near[0]}?" if near else f"it has {', '.join(fields)}"
+    return f"{source}: {name}: {inner[0]}: unknown key: {words}"
+
+
 def is_sweep(tree: Any) -> bool:
     """Return whether plain data of a YAML file is a sweep, and not an experiment."""
-    return isinstance(tree, dict) and "experiment" in tree and "environment" not in tree
+    keys = {"experiment", "axes", "draws"}  # of which an experiment has none
+    return isinstance(tree, dict) and not keys.isdisjoint(tree) and "environment" not in tree
 
 
 def _tree(target: str | Path) -> tuple[dict[str, Any], str]:
@@ -161,7 +174,7 @@ def _tree(target: str | Path) -> tuple[dict[str, Any], str]:
         raise ConfigError(f"cannot read {file}: {error}") from error
     if not is_sweep(tree):
         return {"experiment": str(target)}, str(target)
-    named = tree["experiment"]
+    named = tree.get("experiment")
     if isinstance(named, str) and Path(named).suffix in (".yaml", ".yml"):
         tree["experiment"] = str(file.parent / named)
     return tree, str(file)
@@ -227,9 +240,12 @@ def axes_of(sweep: Sweep, source: str) -> dict[str, Axis]:
             except ValueError as error:
                 raise ConfigError(f"{place}: {error}") from error
         else:
+            kind = next(iter(given), "") if isinstance(given, dict) else ""
+            near = get_close_matches(str(kind), KINDS, 1, 0.7)
             raise ConfigError(
                 f"{place}: must be a list of values, or a range such as "
                 f"{{log_uniform: [1e-5, 1e-2]}}, given {given!r}; a key has dots "
                 "(learner.batch_size), and a single value belongs below set"
+                + (f"; did you mean {near[0]}?" if near else "")
             )
     return found

@@ -18,7 +18,7 @@ import seedbed
 from seedbed.cli.main import main
 from seedbed.config.load import dump_experiment, load_experiment
 from seedbed.runs.evaluations import append_evaluation
-from seedbed.runtime.exit_codes import ExitCode
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.sets.folder import read_members
 from seedbed.sets.records import read_record
 from seedbed.sets.states import member_of
@@ -61,7 +61,8 @@ def record(
         ends.mkdir(parents=True, exist_ok=True)
         (ends / f"{name}.json").write_text(json.dumps([{"code": code}]))
     elif reason:
-        (run / "summary.json").write_text(json.dumps({**counters, "stop_reason": reason}))
+        ended = {**counters, "stop_reason": reason, "updates": 9, "evaluation": {"updates": 9}}
+        (run / "summary.json").write_text(json.dumps(ended))
     return run
 
 
@@ -205,6 +206,9 @@ def test_a_run_that_was_stopped_in_its_last_evaluation_is_not_finished(tmp_path:
     run = record(tmp_path, "a")
     (tmp_path / "a.yaml").write_text((run / "experiment.yaml").read_text())
     assert read_record(run).state == "finished"
+    summary = json.loads((run / "summary.json").read_text())
+    (run / "summary.json").write_text(json.dumps({**summary, "evaluation": None}))
+    assert read_record(run).state == "unfinished"
     mark_stopped(member_of(run))
     assert read_record(run).state == "stopped"
 
@@ -240,7 +244,8 @@ def test_a_winner_that_trained_longer_is_judged_at_the_end_of_the_others(
     (winner / "experiment.yaml").rename(winner / "experiment.1.yaml")
     longer = load_experiment(winner / "experiment.1.yaml", ["stop.env_frames=2000"])
     (winner / "experiment.yaml").write_text(dump_experiment(longer))
-    summary = {"env_frames": 2050, "stop_reason": "stop.env_frames: 2050 of 2000"}
+    summary = json.loads((winner / "summary.json").read_text())
+    summary |= {"env_frames": 2050, "stop_reason": "stop.env_frames: 2050 of 2000"}
     (winner / "summary.json").write_text(json.dumps(summary))
     file = winner / "evaluations.csv"
     last = file.read_text().splitlines()[-1]
@@ -568,6 +573,10 @@ def test_status_and_comparison_tell_the_same_states(
     assert told[1] == "FAILED, exit code 42 (DIVERGED)"
     assert told[2] == "FAILED, exit code 1 (INTERNAL)"
     assert told[4:] == ["stopped by a person", "to begin"]
+    assert main([*words, "--set", "stop.env_frames=100000000"]) == 0
+    capsys.readouterr()
+    assert main(["status", str(folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"][0]["state"] == "to go on"
     head, row = page(capsys, folder).split("\n\n")[1].splitlines()
     assert head.split()[:7] == ["setting", "seeds", "failed", "diverged", "stopped", "to", "go"]
     assert row.split()[2:9] == ["1", "of", "5", "1", "1", "1", "1"], "no axis, 1 of 5 finished"
@@ -608,6 +617,10 @@ def test_a_notebook_has_the_runs_as_arrays(tmp_path: Path) -> None:
     assert set(columns[LR].tolist()) == {1e-3, 1e-2}
     assert columns["seed"].dtype.kind == "i"
     assert runs.best(by="learning_rate")["values"] == {LR: 1e-3}
+    record(tmp_path / "other", "r0", scores={}, reason="")
+    with pytest.raises(SeedbedError, match="no setting is the best: no run is finished"):
+        seedbed.load_runs(tmp_path / "other").best()
+    shutil.rmtree(tmp_path / "other")
     assert runs.compare()["groups"][0]["label"] == "lr=0.001"
     record(tmp_path / "other", "r1", f"{LR}=1e-3", seed=1, scores={1000: 1})
     notes = seedbed.load_runs(tmp_path, tmp_path / "other").compare()["notes"]
@@ -635,7 +648,7 @@ def test_what_the_set_has_chosen_is_confirmed_on_fresh_seeds_alone(
     told = capsys.readouterr()
     assert told.out.count("s100000") == 10
     assert "confirm: 10 runs on fresh seeds" in told.err
-    assert "with them, to go: 19 runs" in told.err, "none has met its stop here"
+    assert "with them, to go: 10 runs" in told.err
     assert len(read_members(folder)) == 9
     assert main(["sweep", str(folder), "--confirm", "5", "--print"]) == 0
     fresh = read_members(folder)[9:]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from seedbed.cli.main import main
 from seedbed.config import load_experiment
 from seedbed.config.load import dump_experiment
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -91,6 +92,9 @@ def test_a_later_stop_reaches_every_file_and_another_setting_is_refused(tmp_path
         write(tmp_path, f"{LR}=1e-3,1e-2,1e-1", "stop.env_frames=2000", "vtrace.discount=0.9")
     assert caught.value.code == ExitCode.RESUME_REFUSED
     assert "vtrace.discount: 0.99 -> 0.9" in str(caught.value)
+    words = ["sweep", "cartpole-vtrace", "--out", str(tmp_path), "--set", f"{LR}=1e-3,1e-2"]
+    other = ["--set", "vtrace.discount=0.9", "--dry-run"]
+    assert main([*words, *other]) == ExitCode.RESUME_REFUSED, "a dry run refuses it too"
     assert sorted(tmp_path.rglob("*")) == before
 
 

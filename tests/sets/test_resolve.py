@@ -128,8 +128,10 @@ def test_a_file_draws_excludes_and_moves_keys_together(tmp_path: Path) -> None:
         ([], {"set": {"environment.kwargs": {"a": [{"choice": [1]}]}}}, "belongs below axes"),
         (["environment.kwargs.a={b: {uniform: [1, 2]}},1"], {}, "a range within a list"),
         (["learner.batch_size=8,16"], {"draws": 3}, "no axis is a range"),
-        (["learner.batch_size={int_uniform: [8, 9]}"], {"draws": 3}, "would be the same"),
-        ([], {"seeds": 0}, "at least 1"),
+        (["learner.batch_size={int_uniform: [8, 9]}"], {"draws": 3}, "have 2 values that differ"),
+        ([], {"budget": {"dolars": 1}}, "budget: dolars: unknown key: did you mean dollars?"),
+        ([], {"axes": {LR: {"loguniform": [1, 2]}}, "draws": 3}, "did you mean log_uniform?"),
+        ([], {"seeds": 0}, "at least 1, given 0"),
         ([], {"seeds": []}, "at least one seed"),
         ([], {"seeds": [1, 1]}, "1 twice"),
         ([], {"seeds": "five"}, "number of seeds"),
@@ -189,6 +191,14 @@ def test_a_warning_names_an_axis_that_some_runs_ignore() -> None:
     assert found.warnings == [
         "learner.optimizer.momentum has no effect in 1 of 3 runs: the optimizer is adam"
     ]
+
+
+def test_draws_that_coincide_are_drawn_again() -> None:
+    sizes = "learner.batch_size={int_uniform: [8, 12]}"
+    found = [resolved(sizes, draws=number).runs for number in (3, 5)]
+    values = [[run.values["learner.batch_size"] for run in runs] for runs in found]
+    assert sorted(values[1]) == [8, 9, 10, 11, 12]
+    assert values[0] == values[1][:3], "more draws leave the first ones as they are"
 
 
 def test_names_are_short_legal_and_tell_runs_apart() -> None:
