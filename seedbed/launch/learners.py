@@ -4,6 +4,7 @@ import json
 import logging
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from typing import IO, Any
 
@@ -19,6 +20,7 @@ from seedbed.launch.supervisor import start_seedbed
 from seedbed.runs.directory import RunDirectory
 from seedbed.runs.layout import learner_directory, socket_path
 from seedbed.runtime.exit_codes import ExitCode
+from seedbed.telemetry.cost import dollars_per_hour
 from seedbed.telemetry.progress_line import ProgressLine
 from seedbed.telemetry.status import STATUS_FILE
 
@@ -50,10 +52,14 @@ def train_multi_learner(
     first = next((summary for summary in summaries if summary is not None), None)
     finished = not signals and first and "dollars" not in first["stop_reason"]
     evaluation = None
+    begun = time.monotonic()
     if finished and experiment.evaluation.at_end:
         evaluation = _evaluate(experiment, directory, signals, line)
         line.close()
     summary = run_summary(learners.statuses(), summaries, evaluation)
+    # The learners, which count dollars, have ended before.
+    hours = (time.monotonic() - begun) / 3600
+    summary["dollars"] += hours * dollars_per_hour(experiment.cost)
     if finished:
         directory.write_summary(summary)
     return summary
