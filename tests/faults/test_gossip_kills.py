@@ -101,8 +101,6 @@ def test_one_of_three_is_killed_and_comes_back(tmp_path: Path) -> None:
         summary = run.summary()
         assert len(summary["learners"]) == 3
         assert summary["env_frames"] == sum(one["env_frames"] for one in summary["learners"])
-        dollars = sum(one["dollars"] for one in summary["learners"])
-        assert summary["dollars"] > dollars, "the last evaluation costs money, too"
         wait_for(lambda: parent(found["process"]["pid"]) is None, "nothing is left behind")
 
         # Some resume, and one that has lost everything begins with a peer's parameters.
