@@ -56,10 +56,9 @@ def train_multi_learner(
     if finished and experiment.evaluation.at_end:
         evaluation = _evaluate(experiment, directory, signals, line)
         line.close()
-    summary = run_summary(learners.statuses(), summaries, evaluation)
-    # The learners, which count dollars, have ended before.
     hours = (time.monotonic() - begun) / 3600
-    summary["dollars"] += hours * dollars_per_hour(experiment.cost)
+    dollars = hours * dollars_per_hour(experiment.cost)
+    summary = run_summary(learners.statuses(), summaries, evaluation, dollars)
     if finished:
         directory.write_summary(summary)
     return summary

@@ -68,6 +68,7 @@ def run_summary(
     statuses: Sequence[RunStatus | None],
     printed: Sequence[Mapping[str, Any] | None],
     evaluation: Mapping[str, Any] | None,
+    dollars: float,
 ) -> dict[str, Any]:
     """Return the object that ends a run: sums, means, and each learner's own summary.
 
@@ -78,6 +79,7 @@ def run_summary(
         statuses: status.json of each learner, by rank.
         printed: summary of each learner, by rank; None of one that ended without any.
         evaluation: result of the run's last evaluation.
+        dollars: US dollars since the ends of the learners.
     """
     summaries = [summary for summary in printed if summary is not None]
     total = {field.name: sum(s[field.name] for s in summaries) for field in fields(Counters)}
@@ -95,6 +97,7 @@ def run_summary(
     return {
         **total,
         "seconds": seconds,
+        "dollars": total["dollars"] + dollars,
         "env_fps": total["env_frames"] / seconds if seconds else None,
         "mean_return": sum(earned) / episodes if episodes else None,
         "mean_return_episodes": episodes,

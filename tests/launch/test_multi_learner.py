@@ -250,15 +250,17 @@ def test_the_summary_adds_up_and_has_each_learners_own() -> None:
         [None, status(1, gossip_mixes=3), None],
         [None, summary(100, 2.0, 3), summary(50, None, 0)],
         None,
+        0.25,
     )
-    assert (made["env_frames"], made["dollars"], made["updates"]) == (150, 2.0, 10)
+    assert (made["env_frames"], made["updates"]) == (150, 10)
+    assert made["dollars"] == 2.25, "the last evaluation, too"
     assert made["env_fps"] == 15.0
     assert made["mean_return"] == 2.0
     assert made["learners"][0] is None, "it has ended without a summary"
     assert made["learners"][1]["gossip"] == {"mixes": 3}
     assert len(made["learners"]) == 3
     again = {**summary(0, None, 0), "seconds": 31.0}  # it was started again, and loaded anew
-    made = run_summary([None] * 3, [summary(100, None, 0), again, summary(50, None, 0)], None)
+    made = run_summary([None] * 3, [summary(100, None, 0), again, summary(50, None, 0)], None, 0.0)
     assert (made["seconds"], made["env_fps"]) == (10.0, 15.0)
     assert (made["joules"], made["frames_per_kilojoule"]) == (None, None)
     # Both have read the counters of the one machine.
@@ -266,6 +268,6 @@ def test_the_summary_adds_up_and_has_each_learners_own() -> None:
         {**summary(100, None, 0), "joules": 2000.0, "frames_per_kilojoule": 50.0},
         {**summary(50, None, 0), "joules": 1990.0, "frames_per_kilojoule": 50 / 1.99},
     ]
-    made = run_summary([None] * 2, energy, None)
+    made = run_summary([None] * 2, energy, None, 0.0)
     assert made["joules"] == 2000.0
     assert made["frames_per_kilojoule"] == pytest.approx(75.0)

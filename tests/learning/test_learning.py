@@ -176,8 +176,6 @@ def test_two_learners_learn_cartpole(topology: str, tmp_path: Path) -> None:
     assert "stop.mean_return" in str(summary["stop_reason"]), summary
     # Each learner plays its own parameters in its own environments.
     learners: Any = summary["learners"]
-    trained: float = sum(one["dollars"] for one in learners)
-    assert summary["dollars"] > trained, "the last evaluation costs money, too"
     assert len(learners) == 2
     for learner in learners:
         # One that began later has learned less when the mean of both is 150.
