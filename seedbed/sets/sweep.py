@@ -137,6 +137,8 @@ def read_sweep(
         found = [dict(item) for item in error.errors(include_url=False)]
         raise ConfigError("\n".join(_explain(item, source) for item in found)) from error
     for key, value in sweep.set.items():
+        if key in sweep.axes:
+            raise ConfigError(f"{source}: {key} is below set and below axes: leave out one of them")
         if holds_range(value):
             raise ConfigError(f"{source}: set: {key}: {value} is a range, which belongs below axes")
     return sweep

@@ -139,6 +139,7 @@ def test_a_file_draws_excludes_and_moves_keys_together(tmp_path: Path) -> None:
         ([], {"axes": {LR: []}}, "has no values"),
         ([], {"axes": {LR: 1e-3}}, "must be a list of values"),
         ([], {"axes": {"learner": {"batch_size": [1, 2]}}}, "must be a list of values"),
+        ([], {"set": {LR: 1}, "axes": {LR: [1, 2]}}, "is below set and below axes"),
         ([], {"exclude": [{LR: 1}]}, "is no axis"),
         ([f"{LR}=1e-3,1e-2"], {"exclude": [{LR: 5}]}, "no setting has"),
         ([f"{LR}=1e-3,1e-2"], {"exclude": [{}]}, "without a key"),
