@@ -114,7 +114,8 @@ def _cells(label: str, group: Mapping[str, Any], result: Mapping[str, Any]) -> t
         si_number(group["env_frames"]),
         duration(group["seconds"]),
         money(group["dollars"]),
-        percent(beside["probability"]) if beside else "" if not several else NOTHING,
+        # Of one seed each it would be 100 % or 0.
+        percent(beside["probability"]) if beside and beside["p"] is not None else NOTHING * several,
         _p(beside) if several else "",
     )
 
