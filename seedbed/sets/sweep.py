@@ -130,7 +130,7 @@ def read_sweep(
         else:
             tree[name] = value
     if unknown := [name for name in tree if name not in Sweep.model_fields]:
-        raise ConfigError(f"{source}: {unknown[0]}: unknown key{_near(unknown[0], source)}")
+        raise ConfigError(f"{source}: {unknown[0]}: unknown key{_near(unknown[0])}")
     try:
         sweep = Sweep.model_validate(tree)
     except ValidationError as error:
@@ -210,7 +210,7 @@ def _put_setting(tree: dict[str, Any], setting: str) -> None:
         fixed[path] = values[0]
 
 
-def _near(name: str, source: str) -> str:
+def _near(name: str) -> str:
     near = get_close_matches(name, Sweep.model_fields, 2, 0.5)
     if near:
         return f": did you mean {' or '.join(near)}?"
