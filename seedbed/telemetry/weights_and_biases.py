@@ -106,6 +106,7 @@ class WandbRun:
             self._points.begin(Path(run.dir).parent)
         for step, values in self._left:
             run.log(values, step=step, commit=True)
+        self._left = []
         return run
 
     def _finish(self) -> None:
