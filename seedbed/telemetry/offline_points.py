@@ -80,7 +80,6 @@ class OfflinePoints:
     def _lines(self) -> Iterator[dict[str, Any]]:
         if not self._file.exists():
             return
-        lines = self._file.read_text().split("\n")
-        for line in lines:
+        for line in self._file.read_text().splitlines():
             with contextlib.suppress(ValueError):
                 yield json.loads(line)
