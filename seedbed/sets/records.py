@@ -103,6 +103,7 @@ def read_record(
     file = path / "experiment.yaml"
     try:
         experiment = read_stored(file.read_text(), str(file))
+        earlier = [read_stored(one.read_text(), str(one)) for one in path.glob("experiment.*.yaml")]
     except OSError as error:
         raise RunDirectoryError(f"{path} is no run: {file} cannot be read: {error}") from error
     settings = {key.path: plain(attrgetter(key.path)(experiment)) for key in keys()}
@@ -122,7 +123,6 @@ def read_record(
     )
     if rung is not None:
         settings["stop.env_frames"] = rung.stop  # a rung is no setting
-    earlier = [read_stored(one.read_text(), str(one)) for one in path.glob("experiment.*.yaml")]
     stops = frozenset(float(one.stop.env_frames) for one in [experiment, *earlier])
     setup = _setup(path) | ({"code": code} if code is not None else {})
     if rows:
