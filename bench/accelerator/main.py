@@ -25,7 +25,7 @@ from seedbed.runtime.limits import usable_cpus
 log = logging.getLogger(__name__)
 
 # Settings of one file that may not change from call to call.
-FIXED = ("backend", "quick", "fingerprint", "machine_type")
+FIXED = ("backend", "quick", "fingerprint", "machine_type", "xla_flags")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,6 +89,7 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
         "quick": args.quick,
         "backend": args.backend or ("jax" if has_jax else "tensorflow"),
         "machine_type": args.machine_type,
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
         "fingerprint": json.loads(json.dumps([cpu_model(), usable_cpus(), _names()])),
     }
 
