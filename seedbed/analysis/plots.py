@@ -26,9 +26,9 @@ _COLOURS = 10
 _STYLES = ("-", "--", ":", "-.")
 
 
-def height(lines: int) -> float:
+def height(lines: int, legend_columns: int = 2) -> float:
     """Return the height in inches of a picture with a legend of so many lines below it."""
-    return 4.6 + 0.12 * lines
+    return 4.6 + 0.24 / legend_columns * lines
 
 
 def line_style(at: int) -> dict[str, Any]:
