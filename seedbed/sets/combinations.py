@@ -89,6 +89,10 @@ def _bundles(
     """Return what varies on its own: a list for each axis, or for several that move as one."""
     owner: dict[str, tuple[str, ...]] = {}
     for keys in sweep.together:
+        if len(keys) < 2:
+            raise ConfigError(
+                f"{source}: together: {keys} names {len(keys)}, and at least two axes move as one"
+            )
         for key in keys:
             if key not in lists:
                 kind = "a range" if key in axes else "no axis"

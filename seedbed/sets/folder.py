@@ -394,7 +394,8 @@ def _matched(path: Path, index: Mapping[str, Any], wanted: ResolvedSet) -> list[
 
 def _sweep_text(sweep: Sweep) -> str:
     """Return sweep.yaml: the experiment beside it has the settings of every run already."""
-    tree = sweep.model_dump(mode="json", exclude_unset=True, exclude={"experiment", "set"})
+    left_out = {"experiment", "set"} | ({"axes"} if not sweep.axes else set())
+    tree = sweep.model_dump(mode="json", exclude_unset=True, exclude=left_out)
     return dump_yaml({**tree, "experiment": "experiment.yaml"})
 
 

@@ -122,7 +122,16 @@ def read_sweep(
         SeedbedError: CONFIG, with the file, the key and what is wrong with it.
     """
     tree, source = _tree(target)
+    if tree.get("axes", True) in ({}, None):
+        raise ConfigError(f"{source}: axes: has no key: give one its values, or leave axes out")
+    given: set[str] = set()
     for setting in settings:
+        key = setting.partition("=")[0]
+        if key in given:
+            raise ConfigError(
+                f"--set {key} is given twice: give all its values at once (--set {key}=A,B)"
+            )
+        given.add(key)
         _put_setting(tree, setting)
     for name, value in (options or {}).items():
         if isinstance(value, Mapping):

@@ -199,7 +199,8 @@ def test_a_decision_stays_and_what_is_added_is_ranked_beside_it(tmp_path: Path) 
 def test_rungs_without_a_ranking_are_refused(
     words: list[str], part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = [f"--set={word}" for word in (f"{LR}=1e-3,1e-2", *STOP, *words)]
+    settings = dict(word.split("=") for word in (f"{LR}=1e-3,1e-2", *STOP, *words))
+    options = [f"--set={key}={value}" for key, value in settings.items()]
     command = ["sweep", "cartpole-vtrace", *options, "--halving=1000", f"--out={tmp_path}"]
     assert main([*command, "--dry-run"]) == ExitCode.CONFIG
     assert part in capsys.readouterr().err

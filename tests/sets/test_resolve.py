@@ -144,6 +144,8 @@ def test_a_file_draws_excludes_and_moves_keys_together(tmp_path: Path) -> None:
         ([f"{LR}=1e-3,1e-2"], {"exclude": [{LR: 5}]}, "no setting has"),
         ([f"{LR}=1e-3,1e-2"], {"exclude": [{}]}, "without a key"),
         ([f"{LR}=1e-3,1e-2"], {"together": [[LR, "learner.batch_size"]]}, "is no axis"),
+        ([f"{LR}=1e-3,1e-2"], {"together": [[LR]]}, "names 1, and at least two axes"),
+        ([f"{LR}=1e-3,1e-2", f"{LR}=1e-4"], {}, f"--set {LR} is given twice"),
         ([f"{LR}=1,2", "learner.batch_size=1,2,3"],
          {"together": [[LR, "learner.batch_size"]]}, "as many values each"),
         ([f"{LR}=1e-3,1e-2"], {"seed": 3}, "did you mean seeds"),
@@ -175,6 +177,13 @@ def test_a_bound_below_one_run_is_refused(
     with pytest.raises(SeedbedError) as caught:
         check_budget(found.sweep.budget, found.runs)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("axes", ["{}", ""])
+def test_a_file_with_axes_of_no_key_is_refused(axes: str, tmp_path: Path) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text(f"experiment: cartpole-vtrace\naxes: {axes}\n")
+    assert "axes: has no key" in refused(target=file)
 
 
 def test_a_warning_names_an_axis_that_some_runs_ignore() -> None:
