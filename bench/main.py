@@ -111,9 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measure, or render."""
     if args.markdown:
-        results = _read(args.markdown)
-        is_accelerator = results.get("kind") == "accelerator"
-        print(accelerator_markdown(results) if is_accelerator else markdown(results))
+        print(markdown(_read(args.markdown)))
         return 0
     if args.parts[:1] == ["accelerator"]:
         return accelerator.run(args)
@@ -146,6 +144,8 @@ def run(args: argparse.Namespace) -> int:
 
 def markdown(results: dict[str, Any]) -> str:
     """Return everything that was measured, medians with (least to greatest)."""
+    if results.get("kind") == "accelerator":
+        return accelerator_markdown(results)
     texts = [heading(results)]
     for name, part in PARTS.items():
         if found := results.get(part.key or name):
