@@ -18,6 +18,7 @@ from seedbed.checkpoints.format import (
     decode,
     encode,
 )
+from seedbed.checkpoints.owner import Claim
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.files import TEMPORARY
 from seedbed.runtime.shortage import cure, will_pass
@@ -46,12 +47,15 @@ class CheckpointStore:
 
     Attributes:
         pinned: Name of a file that is in use, and so is not deleted.
+        claim: Right to write, which is checked before each checkpoint; None where the folder is
+            within the run's own.
     """
 
     def __init__(self, directory: str, keep: int = 2) -> None:
         self.directory = directory
         self.keep = keep
         self.pinned: str | None = None
+        self.claim: Claim | None = None
         self._files = open_files(directory)
         self._damaged: set[str] = set()
         # Two threads of the learner may save at the same time, a checkpoint and `best`.
@@ -87,8 +91,10 @@ class CheckpointStore:
 
         Raises:
             SeedbedError: CHECKPOINT_WRITE: the disk is full or the like, and what helps; older
-                checkpoints are untouched.
+                checkpoints are untouched. RUN_DIRECTORY: another run has taken the folder over.
         """
+        if self.claim is not None:
+            self.claim.check()
         name = f"checkpoint-{updates:012d}.safetensors"
         saved = self._write(name, arrays, meta)
         try:

@@ -68,6 +68,8 @@ def add_run_directory(parser: argparse.ArgumentParser) -> None:
     add("--change", metavar="DIGEST", default="", help=text)
     # What a person has typed to start this process: a call of `seedbed.train`, or `helm upgrade`.
     add("--called-as", default="", help=argparse.SUPPRESS)
+    add("--owner", default="", help=argparse.SUPPRESS)
+    add("--adopt", default="", help=argparse.SUPPRESS)
 
 
 def open_run(
@@ -97,6 +99,8 @@ def open_run(
         command=this_command(args.argv, args.called_as),
         set_here=args.set if own is not None else None,
         may_be_finished=is_whole and not is_part,
+        owner=None if host else args.owner,
+        adopt=args.adopt,
     )
     claim_run(run.path)
     if run.finished is not None:

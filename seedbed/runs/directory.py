@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from seedbed.checkpoints.format import Checkpoint
+from seedbed.checkpoints.owner import OWNER_FILE, RUN_ID_FILE, Claim, Owner, owner_of
 from seedbed.checkpoints.store import CheckpointStore
 from seedbed.config import Experiment
 from seedbed.config.load import dump_experiment
@@ -76,6 +77,8 @@ _OWN_FILES = (
     "summary.json",
     "devices.json",
     ".tmp-*",
+    OWNER_FILE,
+    RUN_ID_FILE,
     "wandb-run-id",
     "wandb-step",
     "wandb-points.jsonl",
@@ -197,6 +200,8 @@ def open_run_directory(
     command: Sequence[str] = (),
     set_here: Sequence[str] | None = None,
     may_be_finished: bool = False,
+    owner: str | None = "",
+    adopt: str = "",
 ) -> RunDirectory:
     """Lock a run directory for this process, and find the checkpoint that the run begins with.
 
@@ -213,6 +218,10 @@ def open_run_directory(
         set_here: The `a.b=c` of `--set` where the experiment is the run's own file, which has every
             key; None of another file.
         may_be_finished: Leave a run that is at its end as it is, with `finished` set.
+        owner: Name of the run as the owner of checkpoints that are elsewhere: NAMESPACE/RELEASE/RUN
+            on a cluster. Empty takes the path; None is a process that writes no checkpoints.
+        adopt: Folder from whose checkpoints a run without any goes on, if they are of a run of the
+            same name that no owner is known of.
 
     Raises:
         SeedbedError: RUN_DIRECTORY (in use, or not a run), RESUME_REFUSED, CHECKPOINT_READ.
@@ -228,6 +237,10 @@ def open_run_directory(
         store = CheckpointStore(checkpoint_directory(path, experiment), keep)
         directory = RunDirectory(path, lock, store, experiment)
         directory.named = named(experiment)
+        if owner:  # on a cluster, where volumes and buckets are shared
+            Claim(str(path), Owner(owner, owner)).take()
+        if experiment.learner.checkpoint.directory and owner is not None:
+            _claim(directory, owner)
         if restart == "fresh":
             # Checkpoints in another directory were not moved with the run.
             if aside := store.archive():
@@ -236,7 +249,7 @@ def open_run_directory(
             _delete_own(directory)
         else:
             starts = read_history(path)["starts"]
-            _resume(directory, starts, accepted, command, set_here)
+            _resume(directory, starts, accepted, command, set_here, adopt)
             _check_init(directory, starts, init_from, command)
             if may_be_finished:
                 summary = directory.read_summary()
@@ -360,6 +373,7 @@ def _resume(
     accepted: str,
     command: Sequence[str],
     set_here: Sequence[str] | None,
+    adopt: str,
 ) -> None:
     """Set `resume_from`, `experiment` and `changes`, if the experiment may resume the run."""
     recorded = set(starts[-1]["named"]) if starts else None
@@ -372,6 +386,8 @@ def _resume(
         elsewhere = CheckpointStore(checkpoint_directory(directory.path, record))
         if elsewhere.directory != directory.store.directory:
             newest = elsewhere.newest()
+    if newest is None and record is None and adopt:
+        newest = _unowned(adopt, directory)
     if newest is None and not _has_frames(directory):
         return  # nothing was measured with other settings
     source, own = str(directory.experiment_yaml), shown(directory.path)
@@ -396,6 +412,43 @@ def _resume(
     if newest is not None and stored is not None:
         check_identity(stored, experiment, newest.path)
     directory.resume_from = newest
+
+
+def _claim(directory: RunDirectory, name: str) -> None:
+    """Make the run the owner of its checkpoints, which are outside of its directory.
+
+    Raises:
+        SeedbedError: RUN_DIRECTORY: they are another run's.
+    """
+    try:
+        owner = owner_of(directory.path, name)
+    except OSError as error:
+        raise RunDirectoryError(
+            f"cannot write to {directory.path}: {error.strerror}; {cure(error)}"
+        ) from error
+    store, record = directory.store, _record(directory)
+    claim = Claim(store.directory, owner)
+    is_own = record is not None and checkpoint_directory(directory.path, record) == store.directory
+    if not is_own and claim.owner() is None and (newest := store.newest()) is not None:
+        found = _settings_of(newest).name
+        if found != directory.experiment.name:
+            raise RunDirectoryError(
+                f"{store.directory} has the checkpoints of a run with the name {found}, and this "
+                f"one's is {directory.experiment.name}: give this run another "
+                "learner.checkpoint.directory"
+            )
+    claim.take()
+    store.claim = claim
+
+
+def _unowned(folder: str, directory: RunDirectory) -> Checkpoint | None:
+    """Return the newest checkpoint of a folder without an owner, of a run with the same name."""
+    store = CheckpointStore(folder)
+    if Claim(folder, owner_of(directory.path)).owner() is not None:
+        return None
+    newest = store.newest()
+    is_same = newest is not None and _settings_of(newest).name == directory.experiment.name
+    return newest if is_same else None
 
 
 def _check_init(

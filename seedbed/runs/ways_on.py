@@ -72,11 +72,9 @@ class WaysOn(NamedTuple):
     @property
     def _new_run(self) -> str:
         """The command of a new run, whose checkpoints are not beside those of this one."""
-        if not self.checkpoints:
+        if not self.checkpoints or self._is_chart:  # the chart gives each run a folder of its own
             return self._with("--run-dir", self.elsewhere)
         setting = f"learner.checkpoint.directory={self.checkpoints.rstrip('/')}-2"
-        if self._is_chart:
-            return f"{self._with('--run-dir', self.elsewhere)} --set experiment.{setting}"
         if len(self.command) == 1:
             command: Sequence[str] = [_with_override(self.command[0], setting)]
         else:

@@ -74,7 +74,8 @@ class Checkpointer:
             request_state: requests the trainer's state from the training thread.
 
         Raises:
-            SeedbedError: CHECKPOINT_WRITE, after `max_failures` in a row; DIVERGED.
+            SeedbedError: CHECKPOINT_WRITE, after `max_failures` in a row; DIVERGED; RUN_DIRECTORY,
+                another run has taken the checkpoints' folder over.
         """
         if self._updates_at_start not in (None, self._telemetry.counters.updates):
             self._updates_at_start = None
@@ -124,7 +125,7 @@ class Checkpointer:
         try:
             saved = writing.result()
         except SeedbedError as error:
-            if error.code is ExitCode.DIVERGED:
+            if error.code in (ExitCode.DIVERGED, ExitCode.RUN_DIRECTORY):
                 raise
             self._failures += 1
             self._telemetry.checkpoints.on_checkpoint(0.0, 0, ok=False)

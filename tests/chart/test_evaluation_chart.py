@@ -49,7 +49,7 @@ def test_each_of_several_learners_has_one(checkpoints: str) -> None:
     assert rank["valueFrom"]
     folder = next(a for a in two["learner"]["args"] if a.startswith("--run-dir="))
     if checkpoints:
-        assert args.run_dir == "gs://bucket/pong/learner-$(SEEDBED_RANK)"
+        assert args.run_dir == "gs://bucket/pong/rl/pong/pong/learner-$(SEEDBED_RANK)"
         assert f"--run-dir={args.rows}" == folder
     else:
         assert f"--run-dir={args.run_dir}" == folder

@@ -73,7 +73,9 @@ def test_learners_that_share_a_bucket_have_folders_of_their_own() -> None:
         "learner": {"persistence": {"checkpoints": "gs://b/p"}, "run": "two", "initFrom": "one"}
     }
     arguments = learner_of(render(merged(THREE, bucket)))["args"]
-    assert "--set=learner.checkpoint.directory=gs://b/p/learner-$(SEEDBED_RANK)" in arguments
+    own = "gs://b/p/rl/pong/two/learner-$(SEEDBED_RANK)"
+    assert f"--set=learner.checkpoint.directory={own}" in arguments
+    assert not [word for word in arguments if word.startswith("--adopt")], "a new run is empty"
     assert {"--run-dir=/runs/two", "--init-from=/runs/one"} <= set(arguments)
     shared = merged(values_of("allreduce"), {"learner": {"initFrom": "one"}})
     assert "--init-from=/runs/one/learner-$(SEEDBED_RANK)" in learner_of(render(shared))["args"]

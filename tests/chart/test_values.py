@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import yaml
 
 from seedbed.config import parse_experiment
@@ -91,7 +92,29 @@ def test_storage() -> None:
     assert template["template"]["metadata"]["annotations"]["gke-gcsfuse/volumes"] == "true"
     account = bucket.one("ServiceAccount", "pong-learner")
     assert "iam.gke.io/gcp-service-account" in account["metadata"]["annotations"]
-    arguments = render({"learner": {"persistence": {"checkpoints": "gs://b/p"}}}).pods()[
-        "pong-learner"
-    ]["spec"]["containers"][0]["args"]
-    assert "--set=learner.checkpoint.directory=gs://b/p" in arguments
+
+
+@pytest.mark.parametrize(
+    ("values", "name", "owner"),
+    [
+        ({}, "pong", "rl/pong/pong"),
+        ({"fullnameOverride": "breakout"}, "breakout", "rl/breakout/breakout"),
+        ({"learner": {"run": "second"}}, "pong", "rl/pong/second"),
+    ],
+)
+@pytest.mark.parametrize(
+    "place",
+    [
+        {"learner": {"persistence": {"checkpoints": "gs://b/p"}}},
+        {"experiment": {"learner": {"checkpoint": {"directory": "gs://b/p/"}}}},
+    ],
+)
+def test_every_release_and_run_has_a_folder_of_its_own_for_checkpoints(
+    place: dict[str, Any], values: dict[str, Any], name: str, owner: str
+) -> None:
+    """Two releases with one value, and two runs of one release."""
+    learner = render(merged(place, values)).pods()[f"{name}-learner"]["spec"]["containers"][0]
+    assert f"--set=learner.checkpoint.directory=gs://b/p/{owner}" in learner["args"]
+    assert f"--owner={owner}" in learner["args"]
+    is_first = "second" not in owner
+    assert ("--adopt=gs://b/p" in learner["args"]) == is_first

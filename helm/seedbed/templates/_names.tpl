@@ -115,7 +115,7 @@ image: {{ include "seedbed.image" (dict "root" . "component" "actor") }}
 {{/* Where the checkpoints of a learner at zero are, in words. */}}
 {{- define "seedbed.keepsCheckpoints" -}}
 {{- with .Values.learner.persistence -}}
-{{- if .checkpoints }}{{ .checkpoints }}
+{{- if include "seedbed.checkpointsBase" $ }}{{ include "seedbed.checkpointsBase" $ }}/{{ include "seedbed.owner" $ }}
 {{- else if .existingClaim }}the claim {{ .existingClaim }}
 {{- else if eq .type "gcsfuse" }}the bucket {{ .bucket }}
 {{- else if eq .type "none" }}the learner's pod, until it goes

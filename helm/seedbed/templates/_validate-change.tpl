@@ -48,7 +48,7 @@ two charts have other defaults, the learner refuses instead.
   {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- $run := .Values.learner.run | default (include "seedbed.fullname" .) -}}
+{{- $run := include "seedbed.run" . -}}
 {{- $another := printf "--set learner.run=%s-2, or another release" $run -}}
 {{- if $refused -}}
   {{- fail (printf "resume refused: /runs/%s cannot be resumed with these settings changed:\n%s\nset them back, or begin a new run (with --set learner.initFrom=%s to start from these parameters where the shapes fit)\n  new run   %s" $run (join "\n" $refused) $run $another) -}}

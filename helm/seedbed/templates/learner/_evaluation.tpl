@@ -7,8 +7,8 @@
   imagePullPolicy: {{ .Values.image.pullPolicy }}
   command: [seedbed, evaluate]
   args:
-    {{- with $learner.persistence.checkpoints }}
-    - {{ . }}{{ if include "seedbed.several" $ }}/learner-$(SEEDBED_RANK){{ end }}
+    {{- with include "seedbed.checkpoints" . }}
+    - {{ . }}
     - --rows={{ include "seedbed.runDirectory" $ }}
     {{- else }}
     - {{ include "seedbed.runDirectory" . }}
@@ -37,9 +37,31 @@
     - {name: evaluation-tmp, mountPath: /tmp}
 {{- end -}}
 
+{{/* The name of the run: of its directory, its bill, its checkpoints. */}}
+{{- define "seedbed.run" -}}
+{{ .Values.learner.run | default (include "seedbed.fullname" .) }}
+{{- end -}}
+
+{{/* The folder below which releases have their checkpoints; nothing where they are in the run directory. */}}
+{{- define "seedbed.checkpointsBase" -}}
+{{ .Values.learner.persistence.checkpoints | default (include "seedbed.setting" (dict "root" . "path" "learner.checkpoint.directory")) | trimSuffix "/" }}
+{{- end -}}
+
+{{/* The folder of this run's checkpoints, and of one learner's of several; or nothing. */}}
+{{- define "seedbed.checkpoints" -}}
+{{- with include "seedbed.checkpointsBase" . -}}
+{{ . }}/{{ include "seedbed.owner" $ }}{{ if include "seedbed.several" $ }}/learner-$(SEEDBED_RANK){{ end }}
+{{- end -}}
+{{- end -}}
+
+{{/* The owner of checkpoints, which is their path below the common folder. */}}
+{{- define "seedbed.owner" -}}
+{{ .Release.Namespace }}/{{ include "seedbed.fullname" . }}/{{ include "seedbed.run" . }}
+{{- end -}}
+
 {{/* The run directory of a learner, and its folder there where learners share a volume. */}}
 {{- define "seedbed.runDirectory" -}}
-/runs/{{ .Values.learner.run | default (include "seedbed.fullname" .) }}{{ include "seedbed.ownFolder" . }}
+/runs/{{ include "seedbed.run" . }}{{ include "seedbed.ownFolder" . }}
 {{- end -}}
 
 {{- define "seedbed.ownFolder" -}}

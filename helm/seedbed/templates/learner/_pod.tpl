@@ -53,6 +53,7 @@ spec:
         {{- end }}
         {{- $own := include "seedbed.ownFolder" . }}
         - --run-dir={{ include "seedbed.runDirectory" . }}
+        - --owner={{ include "seedbed.owner" . }}
         - --called-as=helm -n {{ $.root.Release.Namespace }} upgrade {{ $.root.Release.Name }}
         {{- with $learner.acceptChange }}
         - --change={{ . }}
@@ -71,8 +72,12 @@ spec:
         {{- if and $learner.spot (not (dig "learner" "checkpoint" "every_s" "" (include "seedbed.experimentValues" . | fromJson))) }}
         - --set=learner.checkpoint.every_s=60
         {{- end }}
-        {{- with $learner.persistence.checkpoints }}
-        - --set=learner.checkpoint.directory={{ . }}{{ if $several }}/learner-$(SEEDBED_RANK){{ end }}
+        {{- with include "seedbed.checkpoints" . }}
+        - --set=learner.checkpoint.directory={{ . }}
+        {{- if not $learner.run }}
+        # Where this release had its checkpoints before each had a folder of its own.
+        - --adopt={{ include "seedbed.checkpointsBase" $.root }}{{ if $several }}/learner-$(SEEDBED_RANK){{ end }}
+        {{- end }}
         {{- end }}
         {{- if .Values.cost.enabled }}
         - --set=cost.meter=http://{{ include "seedbed.cost" . }}:9092/status
