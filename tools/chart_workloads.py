@@ -49,7 +49,7 @@ class Persistence(Section):
     bucket: str = ""
     """gcsfuse: its name."""
     checkpoints: str = Field("", pattern=r"^(\w+://.+)?$")
-    """`gs://bucket/path`: checkpoints go there, whatever the type."""
+    """`gs://bucket/path`: checkpoints go to `NAMESPACE/RELEASE/RUN` below it, whatever the type."""
     existingClaim: str = ""
     """pvc: a claim of yours in place of one of the release."""
 
@@ -190,16 +190,6 @@ class ReplayValues(Scheduled):
     """Over nodes, as far as possible."""
 
 
-class LastResort(Section):
-    """A CronJob that does what a dead cost meter leaves undone."""
-
-    enabled: bool = False
-    """Whether there is one."""
-    schedule: str = "*/10 * * * *"
-    """When the state is read: a finished or paused release whose meter is dead goes to zero, and
-    one that has spent 5 % more than `stop.dollars`."""
-
-
 class CostValues(Pod):
     """The cost meter, which also ends the experiment."""
 
@@ -216,7 +206,6 @@ class CostValues(Pod):
     """Machine family where it is not known."""
     defaultTier: Tier = "on-demand"
     """Where it is not known."""
-    lastResort: LastResort = Field(default_factory=LastResort, description="")
     autoscaler: AutoscalerSettings = Field(default_factory=AutoscalerSettings, description="")
     resources: Resources = Field(
         default_factory=lambda: Resources.model_validate(

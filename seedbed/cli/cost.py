@@ -29,6 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--budget", type=float, default=0.0, metavar="DOLLARS", help="stop.dollars (default: none)")
     text = "stop.idle_s: seconds without a frame that pause the release (default: never)"
     add("--idle-s", type=float, default=0.0, metavar="SECONDS", help=text)
+    text = "stop.pending_s: seconds without a learner that take the actors to zero (default: never)"
+    add("--pending-s", type=float, default=0.0, metavar="SECONDS", help=text)
     add("--paused", action="store_true", help="hold the release at zero")
     add("--run", default="", metavar="NAME", help="name of the run, which has a bill of its own")
     text = "stop conditions in any form: with others a finished experiment resumes"
@@ -86,7 +88,9 @@ def run(args: argparse.Namespace) -> None:
     if tokens is not None and args.insecure:
         raise ConfigError("--insecure contradicts --token-file: leave one of them out")
     learners = [partial(read_learner, url, tokens) for url in args.learner]
-    goal = Goal(args.budget, args.idle_s, args.run, args.goal, args.paused, args.replay)
+    goal = Goal(
+        args.budget, args.idle_s, args.pending_s, args.run, args.goal, args.paused, args.replay
+    )
     meter = CostMeter(cluster, prices, learners, goal)
     stopping = threading.Event()
     http = MetricsServer(

@@ -27,6 +27,10 @@ class Stop(Section):
     learner.
     A run without a cost meter is not paused.
     """
+    pending_s: NonNegative = 3600
+    """Seconds without a started learner after which the cost meter takes the actors of a release in
+    Kubernetes to zero. They come back with a learner. 0 is never.
+    """
     mean_return: float | None = None
     """Mean return of the last mean_return_episodes episodes. Null is off; 0 is a return."""
     mean_return_episodes: Positive = 100

@@ -29,6 +29,7 @@ class Brake:
     Attributes:
         finished: The stop condition that ended the experiment, with both numbers; "" before.
         paused: Why the release is paused; "" while it is not.
+        waiting: Why the actors are at zero until a learner starts; "" while they are not.
         held: Times that a component was scaled up and taken to zero again.
     """
 
@@ -54,7 +55,7 @@ class Brake:
         """
         self._cluster, self._goal, self._by_value = cluster, goal, by_value
         self._wanted, self._ledger, self._now = wanted, ledger, now
-        self.finished = self.paused = ""
+        self.finished = self.paused = self.waiting = ""
         self.held: Counter[str] = Counter()
         # An end that has begun: the actors are at zero, and the learner plays its last evaluation.
         self._ending = ""
@@ -71,7 +72,7 @@ class Brake:
     @property
     def is_off(self) -> bool:
         """Whether neither an end nor a pause has begun, so that others may scale."""
-        return not (self.holds or self._ending)
+        return not (self.holds or self._ending or self.waiting)
 
     def follow(self, state: Mapping[str, str]) -> None:
         """Take over what the state says: a meter before this one, or a person, has written it.
@@ -84,7 +85,7 @@ class Brake:
             self._save()
             state = {key: text for key, text in written.items() if text is not None}
         self.finished, self.paused = state.get("finished", ""), state.get("paused", "")
-        self._ending = state.get("ending", "")
+        self._ending, self.waiting = state.get("ending", ""), state.get("waiting", "")
         self._before = _replicas(state.get("resumeReplicas"))
         if self.finished and state.get("goal", self._goal) != self._goal:
             log.info("the experiment continues: its stop conditions or its run have changed")
@@ -110,6 +111,19 @@ class Brake:
             self._save(ending=None)
             self._ending = ""
 
+    def begin_wait(self, reason: str) -> None:
+        """Take the actors to zero until a learner starts."""
+        if not self.waiting:
+            log.warning("the actors go to zero until a learner starts: %s", reason)
+            self._save(waiting=reason, resumeReplicas=self._remember())
+            self.waiting = reason
+
+    def end_wait(self) -> None:
+        """Bring the actors back, because a learner has started."""
+        if self.waiting:
+            self._save(waiting=None)
+            self.waiting = ""
+
     def finish(self, reason: str) -> None:
         """Write down that the experiment is over, once.
 
@@ -119,19 +133,21 @@ class Brake:
         if self.finished:
             return
         log.info("the experiment is over (%s): its pods go to zero", reason)
-        self.finished, self._ending = reason, ""  # holds, also where nothing can be saved
+        # Holds, also where nothing can be saved.
+        self.finished, self._ending, self.waiting = reason, "", ""
         before = self._remember()
         end = {"finished": reason, "finishedAt": self._date(), "goal": self._goal}
-        self._save(**end, resumeReplicas=before, ending=None)
+        self._save(**end, resumeReplicas=before, ending=None, waiting=None)
 
     def pause(self, reason: str) -> None:
         """Write down that the release is paused, once."""
         if self.paused:
             return
         log.info("the release is paused (%s): its pods go to zero", reason)
-        self.paused = reason
+        self.paused, self.waiting = reason, ""
         before = self._remember()
-        self._save(paused=reason, pausedAt=self._date(), resumeReplicas=before)
+        paused = {"paused": reason, "pausedAt": self._date()}
+        self._save(**paused, resumeReplicas=before, waiting=None)
 
     def apply(self, replicas: Mapping[str, int] | None) -> None:
         """Hold at zero what is to be there, or bring back what a pause or an end took away.
@@ -145,7 +161,7 @@ class Brake:
             if self._before is None:  # a person has written `paused`
                 self._save(resumeReplicas=self._remember())
             self._hold(ORDER, replicas)
-        elif self._ending:
+        elif self._ending or self.waiting:
             self._hold(("actor",), replicas)
         elif self._before is not None and replicas is not None:
             for name in reversed(ORDER):
@@ -178,6 +194,8 @@ class Brake:
     def _why(self) -> str:
         if self.paused:
             return f"the release is paused ({self.paused}); docs/kubernetes.md says how to resume"
+        if self.waiting:
+            return f"{self.waiting}; the actors come back with a learner"
         return f"{self.finished or self._ending}; to continue, raise the stop condition and upgrade"
 
     def _remember(self) -> str:

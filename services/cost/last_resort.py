@@ -29,7 +29,7 @@ def hold_at_zero(
     While its meter is dead, a release goes to zero if it has finished, is paused, or has spent its
     budget with what the present pods cost since the last save: the last rate, from their start at
     the earliest. A release with a budget whose meter has never saved anything is paused after an
-    hour.
+    hour. The time of the work is written into the state, and the meter shows it.
 
     Args:
         cluster: The release's pods and state.
@@ -37,6 +37,11 @@ def hold_at_zero(
         goal: The stop conditions and the run, as the meter has them.
         now: Returns Unix time.
     """
+    _hold_at_zero(cluster, budget, goal, now)
+    cluster.save_state({"lastResort": f"{now():.0f}"})
+
+
+def _hold_at_zero(cluster: "Cluster", budget: float, goal: str, now: Callable[[], float]) -> None:
     state, time_now = cluster.state(), now()
     if "unixTime" not in state:
         _pause_unmetered(cluster, budget, state, time_now, goal)

@@ -16,6 +16,7 @@ from seedbed.services.cost.idle import IdleClock
 from seedbed.services.cost.learners import Learners
 from seedbed.services.cost.ledger import Ledger
 from seedbed.services.cost.metrics import METRICS, stop_condition
+from seedbed.services.cost.never_starts import PendingClock, fatal_end, has_started
 from seedbed.services.cost.prices import PriceList
 from seedbed.services.cost.traffic import Traffic
 from seedbed.services.cost.usage import (
@@ -47,6 +48,7 @@ class Goal(NamedTuple):
     Attributes:
         budget: `stop.dollars`; 0 is none.
         idle_s: `stop.idle_s`; 0 is none.
+        pending_s: `stop.pending_s`; 0 is none.
         run: Name of the run, whose bill the budget limits.
         key: The stop conditions and the run in any form: another key goes on after an end.
         paused: The chart's value `paused`.
@@ -55,6 +57,7 @@ class Goal(NamedTuple):
 
     budget: float = 0.0
     idle_s: float = 0.0
+    pending_s: float = 0.0
     run: str = ""
     key: str = ""
     paused: bool = False
@@ -104,6 +107,9 @@ class CostMeter:
         scaling = prices.settings.autoscaler
         self.autoscaler = Autoscaler(scaling) if scaling.enabled else None
         self._idle = IdleClock(goal.idle_s)
+        self._pending = PendingClock(goal.pending_s)
+        # When the last resort has last done its work; before, when this meter began.
+        self.last_resort_s = now()
         self._frames = [0] * len(learners)
         self._all_train = False  # at the last look
         # When the first learner reported its end.
@@ -129,13 +135,15 @@ class CostMeter:
 
     def reconcile(self) -> None:
         """Price the present pods, and end what is over. A call that fails is tried next time."""
-        self._try("state", lambda: self.brake.follow(self.cluster.state()))
+        self._try("state", self._follow)
         self._try("pods", self._price)
         known = self._try("wanted", self._read_wanted)
         if known and self.autoscaler is not None and self.brake.is_off:
             # Before the end, which takes the actors to zero.
             self._try("autoscaler", self._autoscale)
         self._try("end", lambda: self._end(self._poll_learners()))
+        if known:
+            self._try("end", self._judge_starts)
         self._try("end", lambda: self.brake.apply(self.wanted if known else None))
         if self.ledger.is_due(self._clock()):
             self._try("state", self._save)
@@ -241,6 +249,26 @@ class CostMeter:
             self.rates = dict.fromkeys(self.rates, 0.0) | self.ledger.rates
             self.pods = Counter(dict.fromkeys(self.pods, 0) | dict(pods))
             self.restarts = dict.fromkeys(self.restarts, 0) | dict(restarts)
+
+    def _follow(self) -> None:
+        state = self.cluster.state()
+        self.last_resort_s = max(self.last_resort_s, float(state.get("lastResort", 0)))
+        self.brake.follow(state)
+
+    def _judge_starts(self) -> None:
+        """Pause what no restart mends; let the actors wait at zero for a learner."""
+        if self.brake.holds:
+            return
+        pods = self.cluster.pods()
+        if reason := fatal_end(pods):
+            self.brake.pause(reason)
+            return
+        learners = [pod for pod in pods if component_of(pod) == "learner"]
+        wanted = self.wanted.get("learner", 0)
+        if reason := self._pending.reason(self._clock(), wanted, learners):
+            self.brake.begin_wait(reason)
+        elif any(map(has_started, learners)):
+            self.brake.end_wait()
 
     def _autoscale(self) -> None:
         rates = self.ledger.rates.items()

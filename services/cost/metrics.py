@@ -22,6 +22,8 @@ Attributes:
     errors: Calls that failed, by part.
     end: State of the experiment: 1 once a stop condition, the label, is met and the pods are at
         zero.
+    last_resort_s: Unix time at which the last resort has last done its work; before the first time,
+        that at which the meter began.
     paused: Pause of the release: 1 while all pods but the meter are held at zero.
     brake.held: Times that a component of a finished or paused release was scaled up and taken to
         zero again.
@@ -53,6 +55,7 @@ METRICS = documented(
     gauge("seedbed_cost_nodes_readable", "cluster.nodes_readable"),
     counter("seedbed_cost_errors_total", "errors", ("part",), ERROR_PARTS),
     gauge("seedbed_experiment_finished", "end", ("reason",)),
+    gauge("seedbed_cost_last_resort_timestamp_seconds", "last_resort_s"),
     gauge("seedbed_cost_paused", "paused"),
     counter("seedbed_cost_held_at_zero_total", "brake.held", ("component",), ORDER),
 )

@@ -107,12 +107,21 @@ def exit_code_of(pod: Any) -> int | None:
     Args:
         pod: A `V1Pod`.
     """
-    for status in pod.status.container_statuses or []:
-        if status.name == component_of(pod):
-            for state in (status.state, status.last_state):
-                if state is not None and state.terminated is not None:
-                    return int(state.terminated.exit_code)
+    status = own_status(pod)
+    for state in () if status is None else (status.state, status.last_state):
+        if state is not None and state.terminated is not None:
+            return int(state.terminated.exit_code)
     return None
+
+
+def own_status(pod: Any) -> Any | None:
+    """Return the status of a pod's own container, no sidecar; None before it has one.
+
+    Args:
+        pod: A `V1Pod`.
+    """
+    found = (one for one in pod.status.container_statuses or [] if one.name == component_of(pod))
+    return next(found, None)
 
 
 def usage_of(pod: Any, node: Any | None) -> Usage:

@@ -39,17 +39,38 @@ def test_the_meter_may_watch_pods() -> None:
     assert pods["verbs"] == ["list", "watch"]
 
 
-def test_the_last_resort_is_there_on_demand_and_knows_what_the_meter_knows() -> None:
-    assert not render().of("CronJob")
-    rendered = render({"cost": {"lastResort": {"enabled": True}}})
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"fullnameOverride": "abc"},
+        {"nameOverride": "two"},
+        {"cost": {"serviceAccount": {"create": False, "name": "own"}}},
+        {"learner": {"run": "second"}, "paused": True, "experiment": {"stop": {"dollars": 3}}},
+        {"fullnameOverride": "n" * 40},
+    ],
+)
+def test_the_last_resort_has_all_arguments_and_rights_of_the_meter(values: dict[str, Any]) -> None:
+    rendered = render(values)
     (job,) = rendered.of("CronJob")
+    assert len(job["metadata"]["name"]) <= 52
     spec = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-    assert spec["serviceAccountName"] == "pong-cost"
-    (container,) = spec["containers"]
-    meter = rendered.pods()["pong-cost"]["spec"]["containers"][0]["args"]
-    known = [text for text in container["args"] if text != "--last-resort"]
-    assert "--last-resort" in container["args"]
-    assert set(known) <= set(meter)
+    (name,) = (name for name in rendered.pods() if name.endswith("-cost"))
+    meter = rendered.pods()[name]["spec"]
+    assert spec["serviceAccountName"] == meter["serviceAccountName"]
+    (container,), (other,) = spec["containers"], meter["containers"]
+    own = ("--learner=", "--settings=", "--port=")
+    shared = [text for text in other["args"] if not text.startswith(own)]
+    assert container["args"] == [*shared, "--last-resort"]
+    assert container["image"] == other["image"]
+    (state,) = (
+        one for one in rendered.of("ConfigMap") if one["metadata"]["name"].endswith("-state")
+    )
+    assert f"--release={state['metadata']['name'].removesuffix('-state')}" in container["args"]
+
+
+def test_without_a_meter_there_is_no_last_resort() -> None:
+    assert not render({"cost": {"enabled": False}}).of("CronJob")
 
 
 def test_a_node_without_a_free_core_has_five_minutes_to_start_the_meter_and_an_actor() -> None:

@@ -70,10 +70,6 @@ TPU = {"type": "tpu", "name": "tpu-v6e-slice", "topology": "1x1"}
             ["stop.idle_s is 1800", "cost.enabled is false"],
         ),
         (
-            {"cost": {"enabled": False, "lastResort": {"enabled": True}}},
-            ["cost.lastResort.enabled", "cost.enabled is false"],
-        ),
-        (
             {"experiment": {"stop": {"dollars": 5}}, "learner": {"accelerator": {"type": "gpu"}}},
             ["stop.dollars is 5", "learner.accelerator.name is empty"],
         ),

@@ -8,9 +8,6 @@
 {{- if and $idle (not .Values.cost.enabled) -}}
   {{- fail (printf "experiment.stop.idle_s is %v, and cost.enabled is false: the cost meter is what pauses; enable it" $idle) -}}
 {{- end -}}
-{{- if and .Values.cost.lastResort.enabled (not .Values.cost.enabled) -}}
-  {{- fail "cost.lastResort.enabled is true and cost.enabled is false: the last resort reads what the meter has written; enable it" -}}
-{{- end -}}
 {{- $accelerator := .Values.learner.accelerator -}}
 {{- if and $dollars (ne $accelerator.type "none") (not $accelerator.name) -}}
   {{- fail (printf "experiment.stop.dollars is %v, and learner.accelerator.name is empty: which price counts is not known; name the accelerator, such as nvidia-l4" $dollars) -}}

@@ -1,18 +1,21 @@
 {{/* The stop conditions and the run in any form: with another goal a finished release goes on. */}}
 {{- define "seedbed.goal" -}}
 {{- $stop := dig "stop" dict (include "seedbed.experimentValues" . | fromJson) -}}
-{{- $run := .Values.learner.run | default (include "seedbed.fullname" .) -}}
-{{ list $run (omit $stop "idle_s") | toJson | sha256sum | trunc 16 }}
+{{- $run := include "seedbed.run" . -}}
+{{ list $run (omit $stop "idle_s" "pending_s") | toJson | sha256sum | trunc 16 }}
 {{- end -}}
 
-{{/* What ends or pauses the release, as arguments of the cost meter. */}}
-{{- define "seedbed.goalArgs" -}}
+{{/* Which release, and what ends or pauses it: arguments of the cost meter and of the last resort. */}}
+{{- define "seedbed.meterArgs" -}}
 {{- $stop := dig "stop" dict (include "seedbed.experimentValues" . | fromJson) -}}
-{{- $run := .Values.learner.run | default (include "seedbed.fullname" .) -}}
+{{- $run := include "seedbed.run" . -}}
+- --release={{ include "seedbed.fullname" . }}
+- --namespace={{ .Release.Namespace }}
 - --budget={{ include "seedbed.setting" (dict "root" . "path" "stop.dollars") }}
 {{- with $stop.idle_s }}
 - --idle-s={{ . }}
 {{- end }}
+- --pending-s={{ include "seedbed.setting" (dict "root" . "path" "stop.pending_s") }}
 - --run={{ $run }}
 - --goal={{ include "seedbed.goal" . }}
 {{- if .Values.paused }}
