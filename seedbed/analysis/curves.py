@@ -320,6 +320,8 @@ def _draw_group(
     if len(curves) > 1:
         x, mean, half = group.mean(axis)
         label = group.legend()
+        if not len(x):  # one ends before another begins
+            label = f"{group.label}: {len(group.runs)} seeds, which share no {axis}"
         panel.plot(x / divisor, mean, **style, linewidth=2, label=label, marker=_marker(mean))
         if len(group.runs) >= LEAST_SEEDS:
             panel.fill_between(x / divisor, mean - half, mean + half, color=colour, alpha=0.2)

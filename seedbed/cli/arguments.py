@@ -1,6 +1,7 @@
 """Arguments that several commands share."""
 
 import argparse
+import math
 from collections.abc import Sequence
 
 from seedbed.rpc.credentials import Credentials
@@ -55,6 +56,21 @@ def credential_options(args: argparse.Namespace) -> list[str]:
     named = {"--token-file": args.token_file, "--tls": args.tls, "--tls-release": args.tls_release}
     given = [f"{option}={value}" for option, value in named.items() if value]
     return given + ["--insecure"] * getattr(args, "insecure", False)  # servers only
+
+
+def finite(text: str) -> float:
+    """Return a number that is neither infinite nor NaN.
+
+    Raises:
+        argparse.ArgumentTypeError: It is none.
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError(f"{text!r} is no finite number")
+    return number
 
 
 def positive(text: str) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from seedbed.analysis.sorted_finals import draw_sorted_finals
+from seedbed.cli.arguments import finite
 from seedbed.cli.compare_page import page
 from seedbed.cli.output import emit
 from seedbed.cli.pictures import check_picture, writing
@@ -30,9 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "key of the groups, or its last part (repeatable; default: all that differ)"
     add("--by", action="append", default=[], metavar="KEY", help=text)
     text = "count frames to this mean return of an evaluation (default: the one that ends the runs)"
-    add("--score", type=float, metavar="RETURN", help=text)
+    add("--score", type=finite, metavar="RETURN", help=text)
     text = "compare the evaluations at so many frames (default: the last ones that all runs have)"
-    add("--at", type=float, metavar="FRAMES", help=text)
+    add("--at", type=finite, metavar="FRAMES", help=text)
     text = "also draw the finals of each group, sorted, as .png, .svg or .pdf"
     add("--sorted-finals", type=Path, metavar="FILE", help=text)
     add("--csv", type=Path, metavar="FILE", help="also write a row for each run as CSV")

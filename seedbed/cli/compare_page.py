@@ -169,7 +169,8 @@ def _is_partial(group: Mapping[str, Any]) -> bool:
 def _p(beside: Mapping[str, Any] | None) -> str:
     if beside is None or beside["p"] is None:
         return NOTHING
-    return f"{beside['p']:.3f}" + ("" if beside["differs"] else " noise")
+    text = f"{beside['p']:.3f}" if beside["p"] >= 0.0005 else "<0.001"
+    return text + ("" if beside["differs"] else " noise")
 
 
 def _without_empty(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:

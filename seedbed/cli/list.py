@@ -12,6 +12,7 @@ from seedbed.cli.status_page import state_of
 from seedbed.runs.found import runs_below
 from seedbed.runs.layout import learner_directories
 from seedbed.runs.stop import COUNTED
+from seedbed.runs.totals import totals_of
 from seedbed.runtime.exit_codes import RunDirectoryError
 from seedbed.runtime.files import read_object
 from seedbed.runtime.formats import (
@@ -82,7 +83,8 @@ def row(path: Path, folder: Path) -> dict[str, Any]:
     evaluation = status["evaluation"] or {}
     if len(statuses) > 1:  # of their average
         evaluation = read_object(path / "summary.json").get("evaluation") or {}
-    frames = sum(int(each["counters"]["env_frames"]) for each in statuses)
+    totals = totals_of(path)
+    frames = int(totals.frames)
     is_gone = status["stop_reason"] is not None or status["source"]["alive"] is False
     left = None if is_gone else status["eta"]
     stop, counters = status["stop"], status["counters"] | {"env_frames": frames}
@@ -97,7 +99,7 @@ def row(path: Path, folder: Path) -> dict[str, Any]:
         "evaluation_mean": _finite(evaluation.get("mean")),
         "seconds": status["counters"]["seconds"],
         "seconds_left": left["seconds"] if left else None,
-        "dollars": sum(float(each["counters"]["dollars"]) for each in statuses),
+        "dollars": totals.dollars,
     }
 
 

@@ -29,9 +29,15 @@ def set_status(folder: Path) -> dict[str, Any]:
     rows = [_row(member, folder) for member in members]
     budget = read_sweep(sweep_file(folder)).budget
     spending = Spending(folder, budget)
+    spent = spending.spent(members, ())
+    ended_by = spending.exceeded(spent)
+    states = {one["state"] for one in rows}
+    if not ended_by and spending.has_bound and "training" not in states:
+        waiting = [m for m, of in zip(members, rows, strict=True) if of["state"] == "to begin"]
+        ended_by = next((spending.refusal(one, (), spent) for one in waiting), "")
     return {
         "budget": budget.model_dump(),
-        "ended_by": spending.exceeded(spending.spent(members, ())) or None,
+        "ended_by": ended_by or None,
         "halving": read_decisions(folder),
         "runs": rows,
         "states": dict(Counter(one["state"] for one in rows)),

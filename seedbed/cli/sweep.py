@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
     """
     target = Path(args.target)
     folder = target if args.out is None and is_folder_of_runs(target) else None
-    budget = None
+    budget, is_new = None, False
     if folder is None or is_set(folder):
         wanted = _wanted(args, sweep_file(folder) if folder is not None else args.target)
         folder = folder or args.out or Path("sweeps") / wanted.name
@@ -117,19 +117,20 @@ def run(args: argparse.Namespace) -> int:
         runs = as_in_folder(folder, wanted)
         print_lines(plan(wanted, args.target, folder))
         if not wanted.sweep.halving.first:  # whose plan has the frames of each rung
-            print_lines(f"  {to_go(folder, runs, args.parallel or 1)}")
+            print_lines(f"  {to_go(folder, runs, args.parallel or 1, args.retry)}")
         for line in settings_without_effect(wanted.base):
             print_lines(f"  {line}")
+        code = code_of(run.experiment for run in wanted.runs)
         if args.dry_run:
             there = read_members(folder) if is_set(folder) else []
+            check_code(folder, code, args.other_code, is_kept=False)
             print_lines(describe_disk(folder, there, max(len(there), len(wanted.runs))))
             fresh = _confirmation(folder, wanted, args.confirm) if args.confirm else None
             if fresh is not None:
                 _tell_confirmation(folder, fresh, args.parallel)
             emit(table([*runs, *(fresh.runs if fresh is not None else ())]))
             return ExitCode.OK
-        _write(folder, wanted)
-        code = code_of(run.experiment for run in wanted.runs)
+        is_new = _write(folder, wanted)
         check_code(folder, code, args.other_code)
         if args.confirm is not None:
             _confirm(folder, wanted, args.confirm, args.parallel)
@@ -142,13 +143,13 @@ def run(args: argparse.Namespace) -> int:
     else:
         members = read_members(folder)
         check_code(folder, code_of(member.experiment for member in members), args.other_code)
-        print_lines(to_go(folder, members, args.parallel or 1))
+        print_lines(to_go(folder, members, args.parallel or 1, args.retry))
     if args.line is not None:
         return _train_line(folder, args.line)
     if args.print or args.dry_run:
         emit("\n".join(shlex.join(_command(member)) for member in read_members(folder)))
     else:
-        _drive(args, folder, budget)
+        _drive(args, folder, budget, is_new)
     return ExitCode.OK
 
 
@@ -170,7 +171,8 @@ def _wanted(args: argparse.Namespace, source: str | Path) -> ResolvedSet:
     return wanted
 
 
-def _write(folder: Path, wanted: ResolvedSet) -> None:
+def _write(folder: Path, wanted: ResolvedSet) -> bool:
+    """Write the set; return whether runs of the folder are new or have changed."""
     written = write_set(folder, wanted)
     parts = [f"{counted(len(written.added), 'run')} added"]
     if written.changed:
@@ -181,6 +183,7 @@ def _write(folder: Path, wanted: ResolvedSet) -> None:
             f"{written.left[0]}"
         )
     print_lines(f"{shown(folder)}: {', '.join(parts)}")
+    return bool(written.added or written.changed)
 
 
 def _confirmation(folder: Path, wanted: ResolvedSet, seeds: int) -> ResolvedSet:
@@ -235,10 +238,13 @@ def _train_line(folder: Path, number: int) -> int:
     return main(["train", str(member.file), "--run-dir", str(member.run)])
 
 
-def _drive(args: argparse.Namespace, folder: Path, budget: Budget | None) -> None:
+def _drive(args: argparse.Namespace, folder: Path, budget: Budget | None, is_new: bool) -> None:
     try:
         lock = Lock(lock_file(folder))
     except LockHeld as holder:
+        if is_new:
+            print_lines(f"{shown(folder)}: the process that drives it starts them, too")
+            return
         raise RunDirectoryError(
             f"{folder} is driven by {holder}. It starts what was added to the folder"
         ) from None

@@ -25,9 +25,10 @@ from seedbed.runs.layout import host_directory, run_of_part
 from seedbed.runtime.exit_codes import RunDirectoryError
 from seedbed.runtime.guard import claim_run
 from seedbed.runtime.log_files import LOG_BYTES, OLD_LOGS
-from seedbed.runtime.paths import shown
+from seedbed.runtime.paths import absolute, shown
 from seedbed.runtime.signals import RUN_STOPS, exit_at_once_on_signals, on_stop_signals
 from seedbed.runtime.terminal import file_formatter, leave_to_file, print_lines
+from seedbed.sets.code import note_lone_begin
 
 log = logging.getLogger(__name__)
 
@@ -149,6 +150,8 @@ def run(args: argparse.Namespace) -> None:
         args.set = [*args.set, f"gossip.replicas={args.learners}"]
     experiment = load_experiment(args.experiment, args.set)
     is_first = args.rank is None and args.host is None
+    if is_first:
+        note_lone_begin(absolute(args.experiment), experiment)
     with open_run(args, experiment, is_whole=True) as directory:
         experiment = directory.experiment
         if directory.finished is not None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from seedbed.runtime.exit_codes import ConfigError
 from seedbed.runtime.files import atomic_write
-from seedbed.runtime.formats import money, si_number, significant
+from seedbed.runtime.formats import money, si_number
 from seedbed.runtime.shortage import is_shortage
 from seedbed.sets.folder import Member
 from seedbed.sets.resolve import Run
@@ -119,7 +119,7 @@ class Spending:
         if budget.frames and spent.frames >= budget.frames:
             return f"budget.frames: {si_number(spent.frames)} of {si_number(budget.frames)}"
         if budget.hours and spent.hours >= budget.hours:
-            return f"budget.hours: {significant(spent.hours)} of {significant(budget.hours)}"
+            return f"budget.hours: {spent.hours:.3g} hours of {budget.hours:.3g}"
         return ""
 
     def refusal(self, member: Member, running: Sequence[Member], spent: Spent) -> str:

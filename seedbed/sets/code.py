@@ -51,13 +51,14 @@ def _read(folder: Path) -> list[Code]:
         ) from error
 
 
-def check_code(folder: Path, code: Code, accepts_other: bool) -> None:
+def check_code(folder: Path, code: Code, accepts_other: bool, is_kept: bool = True) -> None:
     """Keep the code of a set when it is first used; refuse other code later.
 
     Args:
         folder: The folder of the set.
         code: Today's, of some of its runs at least.
         accepts_other: Take other code, and keep apart the runs that begin under it.
+        is_kept: Write what is new; False only refuses.
 
     Raises:
         SeedbedError: RESUME_REFUSED, the code is another one, with what differs; RUN_DIRECTORY, the
@@ -75,7 +76,7 @@ def check_code(folder: Path, code: Code, accepts_other: bool) -> None:
         )
         raise SeedbedError(ExitCode.RESUME_REFUSED, "\n".join(lines))
     whole = {**kept, **code}
-    if whole != kept:
+    if whole != kept and is_kept:
         codes = [*codes, whole] if changed or not codes else [*codes[:-1], whole]
         _write(_file(folder), json.dumps(codes, indent=1) + "\n")
 
@@ -86,9 +87,29 @@ def note_begin(folder: Path, name: str) -> None:
     Raises:
         SeedbedError: RUN_DIRECTORY, the file cannot be written.
     """
-    file = folder / "set" / "code" / name
+    file = _note(folder, name)
     if not file.exists():
         _write(file, f"{len(_read(folder))}\n")
+
+
+def note_lone_begin(file: Path, experiment: Experiment) -> None:
+    """Record under which code a run of a set begins that no driver of the set starts.
+
+    Args:
+        file: File of an experiment, of a set or not.
+        experiment: Its settings.
+
+    Raises:
+        SeedbedError: RESUME_REFUSED, the set has other code.
+    """
+    folder = file.parent
+    if (folder / "set" / "code.json").exists() and not _note(folder, file.stem).exists():
+        check_code(folder, code_of([experiment]), False, is_kept=False)
+        note_begin(folder, file.stem)
+
+
+def _note(folder: Path, name: str) -> Path:
+    return folder / "set" / "code" / name
 
 
 def code_names(folder: Path) -> dict[str, str]:

@@ -34,7 +34,7 @@ from seedbed.sets.statistics import (
     summary,
     times_p,
 )
-from seedbed.sets.units import Unit, by_game, common_units, draws, in_common, units
+from seedbed.sets.units import Unit, by_game, common_places, draws, in_common, place_of, units
 
 LEVEL = 0.05
 # Of pruned runs there are evaluations until their rung (--at).
@@ -265,16 +265,31 @@ def _reach(record: Record, target: float, by_evaluations: bool) -> _Reach:
 def _balance(rows: Sequence[dict[str, Any]], notes: list[str]) -> None:
     """Fill in the statistics, over the seeds that all groups have where these differ."""
     for name, of in _MEASURES.items():
-        sets = [set(row[of]) for row in rows if row[of]]
-        common = common_units(sets)
+        # A setting that has lost a seed ranks last, and takes no seed from the others.
+        scored = [row for row in rows if row[of]]
+        whole = [row for row in scored if not row["lost"]] or scored
+        sets = [set(map(place_of, row[of])) for row in whole]
+        common = common_places(sets)
         # What is said of finals holds for areas and best checkpoints, too.
         if any(one != common for one in sets) and name in ("final", "to_score"):
             if common:
                 notes.append(f"{name.replace('_', ' ')}: over {in_common(common)}")
             elif any(unit.game for one in sets for unit in one):
                 notes.append(f"{name.replace('_', ' ')}: no seed has a run of every game")
+            else:
+                notes.append(
+                    f"{name.replace('_', ' ')}: no seed is in all groups: each has its own"
+                )
         for row in rows:
-            kept = {unit: row[of][unit] for unit in common or row[of] if unit in row[of]}
+            takes_all = not common or row not in whole
+            kept = {
+                unit: one for unit, one in row[of].items() if takes_all or place_of(unit) in common
+            }
+            games = {unit.game for unit in kept}
+            kept = {  # every game of a run that a seed has again, too
+                unit: one for unit, one in kept.items()
+                if all(unit._replace(game=game) in kept for game in games)
+            }  # fmt: skip
             if kept and (common or not any(unit.game for unit in kept)):
                 row[name] = _STATISTICS[name](kept)
     for row in rows:
@@ -371,7 +386,8 @@ def _sentence(
         found = best["final"]
         interval = found["interval"]
         runs = counted(len(found["scores"]), "run" if best["best_of"] else "seed")
-        text = f"{best['label']} has the best {scale}, {found['mean']:.4g}"
+        verb = f"has the best {scale}," if len(rows) > 1 else f"has a {scale} of"
+        text = f"{best['label']} {verb} {found['mean']:.4g}"
         if interval is not None:
             text += f" (95 % interval {interval[0]:.4g} to {interval[1]:.4g}, "
             text += f"{runs})"
@@ -388,7 +404,8 @@ def _sentence(
             text += f"in {found['median']:,.0f} frames (median of {counted(found['of'], 'seed')}"
             text += f", {found['reached']} of them)" if found["reached"] < found["of"] else ")"
     if len(rows) == 1:
-        return f"{text}."
+        lost = f"; {best['lost']} of {counted(len(best['runs']), 'run')} lost" * bool(best["lost"])
+        return f"{text}{lost}."
     verdicts = [row["worse_than_best"]["differs"] for row in rows[1:] if "worse_than_best" in row]
     if not verdicts and all({"pruned", *LOST} & row["states"].keys() for row in rows[1:]):
         text += "; every other one was pruned or lost before"

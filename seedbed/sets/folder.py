@@ -28,6 +28,7 @@ from seedbed.config.yaml_text import dump_yaml
 from seedbed.runs.evaluations import read_evaluations
 from seedbed.runs.layout import learner_directories
 from seedbed.runs.resume import Change, compare, read_stored, with_value
+from seedbed.runs.totals import Totals, totals_of
 from seedbed.runtime.exit_codes import (
     ConfigError,
     ExitCode,
@@ -62,20 +63,6 @@ class Rung(NamedTuple):
     def is_last(self) -> bool:
         """Whether the run ends there, unranked."""
         return self.frames == self.stop
-
-
-class Totals(NamedTuple):
-    """What a run has taken so far.
-
-    Attributes:
-        frames: Emulator frames of all learners together.
-        seconds: Seconds of training; of several learners those of the longest.
-        dollars: US dollars of all learners together.
-    """
-
-    frames: float
-    seconds: float
-    dollars: float
 
 
 @dataclass(frozen=True)
@@ -188,12 +175,7 @@ class Member:
 
     def totals(self) -> Totals:
         """Return what the run has taken so far, of all its learners together."""
-        counters = [status.get("counters") or {} for status in self.statuses()]
-        frames, seconds, dollars = (
-            [float(each.get(name) or 0.0) for each in counters]
-            for name in ("env_frames", "seconds", "dollars")
-        )
-        return Totals(sum(frames), max(seconds), sum(dollars))
+        return totals_of(self.run)
 
     def last_evaluation(self) -> Mapping[str, Any] | None:
         """Return the newest evaluation, with numbers or their texts; None before the first."""
@@ -284,9 +266,11 @@ def as_in_folder(path: Path, wanted: ResolvedSet) -> list[Run]:
     """Return the runs of a set with the names that they have, or would get, in a folder.
 
     Raises:
-        SeedbedError: RUN_DIRECTORY, the folder's index is damaged; RESUME_REFUSED, the settings of
+        SeedbedError: RUN_DIRECTORY, the folder's index is damaged, or the folder has something else
+            in it; RESUME_REFUSED, the settings of
             every run are others than the folder's.
     """
+    _check_ours(path)
     index = _index(path)
     if is_set(path):
         _changes(path, index, wanted)
@@ -312,14 +296,29 @@ def write_set(path: Path, wanted: ResolvedSet, confirms: bool = False) -> Writte
 
     Raises:
         SeedbedError: RESUME_REFUSED, the settings of every run are others than the folder's;
-            RUN_DIRECTORY, another process writes; CONFIG, a file cannot be written.
+            RUN_DIRECTORY, another process writes, or the folder has something else in it; CONFIG, a
+            file cannot be written.
     """
+    _check_ours(path)
     try:
         (path / _OWN).mkdir(parents=True, exist_ok=True)
         with _writing(path):
             return _write(path, wanted, confirms)
     except OSError as error:
         raise ConfigError(f"cannot write the set to {path}: {error}") from error
+
+
+def _check_ours(path: Path) -> None:
+    """Refuse a folder with something in it that is no set's."""
+    if (path / _OWN).is_dir() or not path.exists():
+        return
+    if not path.is_dir():
+        raise RunDirectoryError(f"{path} is a file: choose another folder for the set (--out)")
+    if foreign := sorted({one.name for one in path.iterdir()} - {"lost+found"}):
+        raise RunDirectoryError(
+            f"{path} is no folder of a set and not empty (it has {foreign[0]!r}): choose another "
+            "one (--out)"
+        )
 
 
 @contextmanager

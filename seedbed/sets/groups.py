@@ -31,7 +31,7 @@ class Group:
     @property
     def label(self) -> str:
         """The values in words."""
-        return setting_words(self.values) or "no axis"
+        return setting_words(self.values) or "one setting"
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ class _Run(NamedTuple):
     frames: float
     dollars: float
     score: float | None  # mean return of the newest evaluation
+    scored_at: float  # emulator frames of that evaluation
 
 
 class LiveSet:
@@ -83,7 +84,12 @@ class LiveSet:
             duration(time.monotonic() - self._begun),
             money(sum(one.dollars for one in found.values())),
         ]
-        scores = {name: one.score for name, one in found.items() if one.score is not None}
+        # A run that was pruned early may have had a better score than those that go on.
+        latest = max(one.scored_at for one in found.values())
+        scores = {
+            name: one.score for name, one in found.items()
+            if one.score is not None and one.scored_at >= latest / 2
+        }  # fmt: skip
         if scores:
             best = max(scores, key=lambda name: scores[name])
             parts.append(f"best {significant(scores[best])}, {best}")
@@ -99,10 +105,11 @@ class LiveSet:
         newest = member.last_evaluation()
         score = float(newest["mean"]) if newest else None
         totals = member.totals()
-        run = _Run(state, totals.frames, totals.dollars, score)
+        scored_at = float(newest["env_frames"]) if newest else 0.0
+        run = _Run(state, totals.frames, totals.dollars, score, scored_at)
         if is_running:
             self._ended.pop(member.name, None)
-        elif state:
+        elif state == "finished":
             self._ended[member.name] = run
         return run
 

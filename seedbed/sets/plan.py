@@ -5,11 +5,13 @@ from pathlib import Path
 
 from seedbed.runtime.formats import columns, duration, money, si_number, significant
 from seedbed.runtime.text import counted
+from seedbed.sets.ends import has_failed
 from seedbed.sets.folder import Member
 from seedbed.sets.halving import plan_rungs
 from seedbed.sets.measured import measured
 from seedbed.sets.ranges import Range
 from seedbed.sets.resolve import ResolvedSet, Run, describe, describe_some
+from seedbed.sets.stopped import is_stopped
 from seedbed.sets.sweep import axes_of
 
 _MOST_VALUES = 12  # of an axis on one line
@@ -70,7 +72,9 @@ def _axes(wanted: ResolvedSet, source: str) -> Iterator[str]:
         yield f"  {warning}"
 
 
-def to_go(folder: Path, runs: Sequence[Run | Member], at_once: int) -> str:
+def to_go(
+    folder: Path, runs: Sequence[Run | Member], at_once: int, retry: str | None = None
+) -> str:
     """Return what the runs still take, in words: frames, time and dollars.
 
     Time and dollars are those at the speed and the price that runs of the set have measured; before
@@ -80,6 +84,7 @@ def to_go(folder: Path, runs: Sequence[Run | Member], at_once: int) -> str:
         folder: The folder of the set; it need not be there.
         runs: The runs, with their names in the folder.
         at_once: Runs at the same time.
+        retry: `failed` or `stopped`: runs that are started again, and count.
     """
     found = measured(folder, runs)
     stops = [run.experiment.stop.env_frames for run in runs]
@@ -89,7 +94,10 @@ def to_go(folder: Path, runs: Sequence[Run | Member], at_once: int) -> str:
     count = 0
     for run, stop in zip(runs, stops, strict=True):
         member = Member(folder / f"{run.name}.yaml", {})
-        if not member.has_met(run.experiment):
+        is_left = (has_failed(member) and retry != "failed") or (
+            is_stopped(member) and retry != "stopped"
+        )
+        if not is_left and not member.has_met(run.experiment):
             left += max(0.0, stop - member.frames)
             count += 1
     words = f"to go: {counted(count, 'run')}, {si_number(left)} frames"

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.runs.found import runs_below
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
 from seedbed.sets.code import code_names
 from seedbed.sets.comparison import compare
-from seedbed.sets.folder import confirming, is_set
+from seedbed.sets.folder import confirming, is_set, read_members
 from seedbed.sets.groups import differing_settings, keys_named
 from seedbed.sets.halving import members_at_rungs
 from seedbed.sets.records import Record, read_record
@@ -116,6 +116,12 @@ def load_runs(*paths: str | Path) -> Runs:
     Raises:
         SeedbedError: RUN_DIRECTORY, there is no run, or none that can be read.
     """
+    for path in map(Path, paths):
+        members = read_members(path) if is_set(path) else []
+        if members and not any(member.has_begun for member in members):
+            raise RunDirectoryError(
+                f"no run of {path} has begun, of {len(members)}: `seedbed sweep {path}` begins them"
+            )
     below = [run for path in paths for run in runs_below(Path(path))]
     found = list({run.resolve(): run for run in below}.values())  # one named twice is one
     sets = {run.parent.parent for run in found}

@@ -106,9 +106,9 @@ def due_frames(record: Record, evaluation: Evaluation) -> float:
     It is made after the update that reaches them, in one run earlier than in the other: a
     difference that says nothing of what was learned.
     """
-    stop = float(record.settings["stop.env_frames"])
-    if evaluation is _at_stop(record, stop):
-        return stop
+    for stop in record.stops | {float(record.settings["stop.env_frames"])}:
+        if evaluation is _at_stop(record, stop):
+            return stop
     every, frames = float(record.settings["evaluation.every_frames"]), evaluation.env_frames
     return frames // every * every if 0 < every <= frames else frames
 

@@ -5,6 +5,7 @@ is no estimate. SciPy has the distributions.
 """
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -110,7 +111,9 @@ def difference_p(one: Sequence[float], other: Sequence[float]) -> float | None:
         return float(one[0] == other[0])
     from scipy.stats import ttest_ind
 
-    return float(ttest_ind(one, other, equal_var=False).pvalue)
+    with warnings.catch_warnings():  # of a group without spread, whose variance is 0
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return float(ttest_ind(one, other, equal_var=False).pvalue)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -60,11 +60,21 @@ def by_game(scores: Mapping[Unit, float]) -> dict[str, list[float]]:
     return {game: [scores[unit._replace(game=game)] for unit in seeds] for game in games}
 
 
-def common_units(sets: Sequence[Collection[Unit]]) -> set[Unit]:
-    """Return the units that all groups have, and of each seed every game."""
-    common = set.intersection(*map(set, sets)) if sets else set()
-    games = {unit.game for some in sets for unit in some}
+def common_places(sets: Sequence[Collection[Unit]]) -> set[Unit]:
+    """Return the places that all groups have runs at, and of each seed every game.
+
+    A place is a unit of whatever number: a seed that one group has twice is in common with one that
+    another group has once, and both its runs count.
+    """
+    found = [set(map(place_of, some)) for some in sets]
+    common = set.intersection(*found) if found else set()
+    games = {unit.game for some in found for unit in some}
     return {one for one in common if all(one._replace(game=game) in common for game in games)}
+
+
+def place_of(unit: Unit) -> Unit:
+    """Return the first unit with the seed, the settings and the game of a unit."""
+    return unit._replace(times=0)
 
 
 def in_common(found: Collection[Unit]) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from seedbed.config import load_experiment
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.sets.code import check_code, code_names, code_of, note_begin
+from seedbed.sets.code import check_code, code_names, code_of, note_begin, note_lone_begin
 
 
 @pytest.fixture
@@ -40,11 +40,31 @@ def test_other_code_is_refused_until_a_person_takes_it(tmp_path: Path, module: P
     assert caught.value.code == ExitCode.RESUME_REFUSED
     assert "mine_of_a_set: " in str(caught.value)
     assert "--other-code" in str(caught.value)
+    with pytest.raises(SeedbedError):
+        check_code(folder, code_of([mine]), False, is_kept=False)
+    kept = (folder / "set" / "code.json").read_text()
+    check_code(folder, code_of([mine]), True, is_kept=False)
+    assert (folder / "set" / "code.json").read_text() == kept, "a dry run keeps nothing"
     check_code(folder, code_of([mine]), True)
     note_begin(folder, "a")
     note_begin(folder, "b")
     assert code_names(folder) == {"a": "1 of 2", "b": "2 of 2"}
     check_code(folder, code_of([mine]), False)
+
+
+def test_a_run_that_no_driver_starts_has_the_code_of_its_set(tmp_path: Path, module: Path) -> None:
+    mine = load_experiment("cartpole-vtrace", ["logging.scalars=mine_of_a_set:scalars"])
+    note_lone_begin(tmp_path / "alone.yaml", mine)
+    assert not (tmp_path / "set").exists(), "of no set"
+    check_code(tmp_path, code_of([mine]), False)
+    note_lone_begin(tmp_path / "a.yaml", mine)
+    module.write_text("def scalars(values):\n    return {'y': 1.0}\n")
+    note_lone_begin(tmp_path / "a.yaml", mine)  # which goes on
+    with pytest.raises(SeedbedError, match="--other-code"):
+        note_lone_begin(tmp_path / "b.yaml", mine)
+    check_code(tmp_path, code_of([mine]), True)
+    note_lone_begin(tmp_path / "b.yaml", mine)
+    assert code_names(tmp_path) == {"a": "1 of 2", "b": "2 of 2"}
 
 
 def test_an_environment_of_ours_is_no_module(tmp_path: Path) -> None:

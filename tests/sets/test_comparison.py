@@ -68,7 +68,7 @@ def record(
 
 def compared(capsys: pytest.CaptureFixture[str], folder: Path, *words: str) -> dict[str, Any]:
     capsys.readouterr()
-    assert main(["compare", str(folder), "--json", *words]) == 0
+    assert main(["compare", str(folder), *words, "--json"]) == 0
     found: dict[str, Any] = json.loads(
         capsys.readouterr().out, parse_constant=lambda word: pytest.fail(f"no JSON: {word}")
     )
@@ -551,6 +551,73 @@ def test_an_evaluation_that_was_cut_or_is_not_a_number_ends_nothing(
         assert compared(capsys, tmp_path)["groups"] == whole
 
 
+def test_a_winner_that_is_trained_longer_keeps_its_frames_to_a_score(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for rate, behind in ((1e-3, 80), (1e-2, 3)):
+        run = record(tmp_path, f"lr-{rate}", f"{LR}={rate}", "stop.env_frames=1000",
+                     frames=1000 + behind, scores={1000 + behind: 50})  # fmt: skip
+        if behind == 80:
+            stored = run / "experiment.yaml"
+            stored.rename(run / "experiment.1.yaml")
+            longer = load_experiment("cartpole-vtrace", [f"{LR}={rate}", "stop.env_frames=2000"])
+            stored.write_text(dump_experiment(longer))
+            row = {"env_frames": 2010, "updates": 2010, "episodes": 20, "policy": "sample",
+                   "mean": 60, "checkpoint": "c", "training_seconds": 9,
+                   "human_normalised": None}  # fmt: skip
+            append_evaluation(run, row)
+    found = compared(capsys, tmp_path, "--score", "40")
+    assert [row["to_score"]["median"] for row in found["groups"]] == [1000, 1000]
+
+
+def test_a_seed_that_a_group_has_twice_counts_twice_in_any_order(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scores = {"a": {1e-2: (50, 60), 3e-3: (62, 62.4)}, "b": {1e-2: (70, 70)}}
+    for folder, of in scores.items():
+        for rate, means in of.items():
+            for seed, mean in enumerate(means, 1):
+                record(tmp_path / folder, f"lr-{rate}-s{seed}", f"{LR}={rate}", seed=seed,
+                       scores={1000: mean})  # fmt: skip
+    for order in (("a", "b"), ("b", "a")):
+        first, second = (tmp_path / name for name in order)
+        best, other = compared(capsys, first, str(second))["groups"]
+        assert (best["label"], best["final"]["mean"]) == ("lr=0.01", 62.5)
+        assert (other["label"], other["final"]["mean"]) == ("lr=0.003", 62.2)
+
+
+def test_a_lost_seed_of_one_setting_takes_none_from_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two_rates(tmp_path, worse=50, seeds=3)
+    for seed, way in ((1, {"code": ExitCode.DIVERGED}), (2, {}), (3, {})):
+        one: dict[str, Any] = {"scores": {1000: 20.0}, **way}
+        record(tmp_path, f"lr-1-s{seed}", f"{LR}=1.0", seed=seed, **one)
+    best, other, lost = compared(capsys, tmp_path)["groups"]
+    assert (len(best["final"]["scores"]), len(other["final"]["scores"])) == (3, 3)
+    assert best["final"]["interval"] is not None
+    assert other["worse_than_best"]["differs"]
+    assert (lost["label"], lost["lost"], len(lost["final"]["scores"])) == ("lr=1.0", 1, 2)
+
+
+def test_settings_without_a_common_seed_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed, rate in ((1, 1e-3), (2, 1e-2)):
+        record(tmp_path, f"lr-{rate}", f"{LR}={rate}", seed=seed, scores={1000: 1.0})
+    notes = compared(capsys, tmp_path)["notes"]
+    assert "final: no seed is in all groups: each has its own" in notes
+
+
+def test_a_set_that_nobody_began_is_named_by_a_comparison(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["sweep", "cartpole-vtrace", "--seeds", "2", "--out", str(tmp_path / "set"), "--print"]
+    assert main(words) == 0
+    assert main(["compare", str(tmp_path / "set")]) == ExitCode.RUN_DIRECTORY
+    assert "has begun, of 2" in capsys.readouterr().err
+
+
 def test_status_and_comparison_tell_the_same_states(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -581,7 +648,7 @@ def test_status_and_comparison_tell_the_same_states(
     assert json.loads(capsys.readouterr().out)["runs"][0]["state"] == "to go on"
     head, row = page(capsys, folder).split("\n\n")[1].splitlines()
     assert head.split()[:7] == ["setting", "seeds", "failed", "diverged", "stopped", "to", "go"]
-    assert row.split()[2:9] == ["1", "of", "5", "1", "1", "1", "1"], "no axis, 1 of 5 finished"
+    assert row.split()[2:9] == ["1", "of", "5", "1", "1", "1", "1"], "one setting, 1 of 5 finished"
 
 
 def test_unfinished_runs_are_counted_and_claim_nothing(

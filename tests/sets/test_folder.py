@@ -123,12 +123,25 @@ def test_a_new_key_with_a_default_is_the_same_run(tmp_path: Path) -> None:
     assert write(tmp_path, f"{LR}=1e-3,1e-2") == Written([], [], [])
 
 
-def test_a_foreign_folder_is_not_taken(tmp_path: Path) -> None:
+def test_a_foreign_run_is_not_taken(tmp_path: Path) -> None:
     write(tmp_path / "elsewhere", f"{LR}=1e-3", name="a")
     (name,) = names(tmp_path / "elsewhere")
+    (tmp_path / "here" / "set").mkdir(parents=True)
     (tmp_path / "here/runs" / name).mkdir(parents=True)
     (added,) = write(tmp_path / "here", f"{LR}=1e-3", name="a").added
     assert added != name
+
+
+@pytest.mark.parametrize("file", ["seedbed.lock", "notes.txt"])
+@pytest.mark.parametrize("option", ["--dry-run", "--print"])
+def test_a_run_directory_or_a_foreign_folder_takes_no_set(
+    file: str, option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / file).touch()
+    words = ["sweep", "cartpole-vtrace", "--seeds", "2", "--out", str(tmp_path), option]
+    assert main(words) == ExitCode.RUN_DIRECTORY
+    assert f"not empty (it has '{file}')" in capsys.readouterr().err
+    assert [one.name for one in tmp_path.iterdir()] == [file]
 
 
 def test_each_run_has_folders_of_its_own(tmp_path: Path) -> None:
