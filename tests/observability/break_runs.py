@@ -123,6 +123,8 @@ class Run:
         """Write the experiment, and make the containers."""
         self.folder = folder
         (folder / "run").mkdir(parents=True)
+        if self.name != "last-resort":
+            (folder / "last-resort").touch()
         self.began_at = time.time()
         ports = {name: free_port() for name in self.names}
         grpc = {name: f"127.0.0.1:{free_port()}" for name in self.names}
@@ -306,6 +308,7 @@ RUNS_MADE = (
         learner={**EXPERIMENT["learner"], "queue_batches": 40}),
     # Those of half an hour.
     Run("idle", {4: lambda run: run.containers["actor"].end()}, minutes=LONG),
+    Run("last-resort", {}, minutes=LONG),
     Run("pending", {0: no_node("learner")}, minutes=LONG),
     Run("slow", {40: wait(environment=0.1)}, minutes=LONG),
     Run("starving", {}, minutes=LONG, **DQN, actor={

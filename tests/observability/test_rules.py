@@ -45,6 +45,7 @@ BROKEN = {
     "lag": ["SeedbedPolicyLagHigh"],
     "peer-diverges": ["SeedbedGossipPeerStale", "SeedbedGossipRefused"],
     "idle": ["SeedbedIdle"],
+    "last-resort": ["SeedbedLastResortFailing"],
     "pending": ["SeedbedLearnerPending"],
     "queue-full": ["SeedbedUnrollQueueFull"],
     "slow": ["SeedbedSlow"],
