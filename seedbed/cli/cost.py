@@ -5,6 +5,7 @@ over, or when the budget is spent.
 """
 
 import argparse
+import tempfile
 import threading
 from functools import partial
 from pathlib import Path
@@ -48,6 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--last-resort", action="store_true", help=text)
     text = f"tokens, one `ROLE SECRET` a line (default: {TOKEN_FILE_VARIABLE} of the environment)"
     add("--token-file", metavar="FILE", help=text)
+    text = "Secret with the tokens, which the meter makes; in place of --token-file"
+    add("--auth-secret", default="", metavar="NAME", help=text)
+    text = "Secret that is to go with the release (repeatable)"
+    add("--owns", action="append", default=[], metavar="NAME", help=text)
     add("--insecure", action="store_true", help="serve /status to every client, without tokens")
     add("--port", type=int, default=9092, help="port of HTTP (default %(default)s)")
 
@@ -61,6 +66,7 @@ def run(args: argparse.Namespace) -> None:
     from seedbed.services.cost.learners import read_learner
     from seedbed.services.cost.meter import CostMeter, Goal
     from seedbed.services.cost.prices import PriceList, Settings
+    from seedbed.services.cost.token_secret import TokenSecret
 
     several = args.hosts > 1
     hosts = HostSet(args.learner_kind, args.hosts, args.learners) if several else None
@@ -82,6 +88,13 @@ def run(args: argparse.Namespace) -> None:
         args.release, args.namespace, settings.readNodes, bool(args.replay), hosts, args.queued
     )
     file = token_file(args.token_file)
+    secret = None
+    if args.auth_secret or args.owns:
+        own = Path(tempfile.mkdtemp(prefix="seedbed-")) / "tokens"
+        secret = TokenSecret(args.release, args.namespace, args.auth_secret, args.owns, own)
+    if secret is not None and args.auth_secret:
+        secret.wait()
+        file = str(own)
     tokens = Tokens(file) if file else None
     if tokens is not None:
         tokens.secret(Role.OBSERVER)  # missing: it is said at the start
@@ -91,7 +104,7 @@ def run(args: argparse.Namespace) -> None:
     goal = Goal(
         args.budget, args.idle_s, args.pending_s, args.run, args.goal, args.paused, args.replay
     )
-    meter = CostMeter(cluster, prices, learners, goal)
+    meter = CostMeter(cluster, prices, learners, goal, secret.keep if secret else None)
     stopping = threading.Event()
     http = MetricsServer(
         args.port, meter.registry, status=meter.status, tokens=tokens, insecure=args.insecure

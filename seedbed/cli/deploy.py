@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from seedbed.cli.deploy_follow import follow, install
+from seedbed.cli.deploy_follow import follow
 from seedbed.cli.deploy_images import build_and_push
 from seedbed.cli.deploy_plan import (
     ApiObject,
@@ -116,7 +116,7 @@ def install_release(args: argparse.Namespace) -> tuple[str, list[ApiObject]]:
         chart.append(own)
         objects = objects_of(call("helm", "template", *chart, *live))
         _print_line("\n".join([title, *plan(objects)]))
-        install(kubectl, release, "helm", "upgrade", "--install", *chart, "--create-namespace")
+        call("helm", "upgrade", "--install", *chart, "--create-namespace")
     return release, objects
 
 

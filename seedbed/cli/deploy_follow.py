@@ -2,10 +2,11 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from typing import Any
 
-from seedbed.cli.deploy_programs import run, run_watched
+from seedbed.cli.deploy_programs import run
 from seedbed.launch.supervisor import describe_exit, last_cause
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.formats import duration
@@ -36,21 +37,37 @@ _FATAL = (
 
 
 class _Pods:
-    """Pods with a label, of which one may fail for a while."""
+    """Pods of a release, of which one may fail for a while.
 
-    def __init__(self, kubectl: tuple[str, ...], label: str) -> None:
+    Args:
+        kubectl: The program with its options.
+        release: Name of the release.
+    """
+
+    def __init__(self, kubectl: tuple[str, ...], release: str) -> None:
+        label = f"app.kubernetes.io/instance={release}"
         self._command = (*kubectl, "get", "pods", "-o=json", f"-l={label}")
+        self._events = (
+            *kubectl,
+            "get",
+            "events",
+            "-o=json",
+            "--field-selector=reason=FailedCreate",
+        )
+        self._release = release
         self._failures = 0
+        self._begun = datetime.now(UTC)
 
     def states(self) -> dict[str, str] | None:
         """Return the states by name; None where a pod fails, and has not failed for long.
 
         Raises:
-            SeedbedError: DEPLOY, a pod cannot start.
+            SeedbedError: DEPLOY, a pod cannot start, or cannot be made.
         """
         pods = json.loads(run(*self._command))["items"]
         try:
             states = {pod["metadata"]["name"]: pod_state(pod) for pod in pods}
+            self._check_creations(states)
         except SeedbedError:
             self._failures += 1
             if self._failures == _FAILURES:
@@ -59,16 +76,19 @@ class _Pods:
         self._failures = 0
         return states
 
-
-def install(kubectl: tuple[str, ...], release: str, *command: str) -> None:
-    """Run Helm, and end it where the Job that makes the tokens first cannot start.
-
-    Raises:
-        SeedbedError: CONFIG, the chart refuses the values; DEPLOY, Helm or the Job fails.
-    """
-    labels = f"app.kubernetes.io/instance={release},app.kubernetes.io/component=auth"
-    pods = _Pods(kubectl, labels)
-    run_watched(pods.states, _INTERVAL_S, *command)
+    def _check_creations(self, pods: Iterable[str]) -> None:
+        """Raise for a workload whose pods a quota, a limit range or a policy refuses."""
+        for event in json.loads(run(*self._events))["items"]:
+            about = event["involvedObject"]
+            name, when = str(about["name"]), event.get("lastTimestamp") or event.get("eventTime")
+            is_ours = name.startswith(f"{self._release}-")
+            if not is_ours or any(pod.startswith(f"{name}-") for pod in pods):
+                continue
+            if when and datetime.fromisoformat(when.replace("Z", "+00:00")) >= self._begun:
+                raise SeedbedError(
+                    ExitCode.DEPLOY,
+                    f"{about['kind']} {name} cannot make its pods: {event['message']}",
+                )
 
 
 def follow(
@@ -94,7 +114,7 @@ def follow(
     """
     deadline = time.monotonic() + _LONGEST_S
     written: dict[str, str] = {}
-    pods = _Pods(kubectl, f"app.kubernetes.io/instance={release}")
+    pods = _Pods(kubectl, release)
     while time.monotonic() < deadline:
         if (states := pods.states()) is None:
             time.sleep(_INTERVAL_S)

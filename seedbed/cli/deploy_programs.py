@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 
 from seedbed.runtime.exit_codes import ConfigError, ExitCode, SeedbedError
 
@@ -77,37 +76,6 @@ def run(*command: str, shown: bool = False) -> str:
     if done.returncode == 0:
         return done.stdout or ""
     raise _failure(command, done.returncode, done.stderr)
-
-
-def run_watched(check: Callable[[], object], interval_s: float, *command: str) -> None:
-    """Run a program, and check now and then what it waits for.
-
-    Args:
-        check: What raises an error where the program waits in vain; the program is ended then.
-        interval_s: Seconds between two checks.
-        command: The program and its arguments.
-
-    Raises:
-        SeedbedError: As `run` and `check`.
-    """
-    nothing = subprocess.DEVNULL
-    with subprocess.Popen(
-        command, stdin=nothing, stdout=nothing, stderr=subprocess.PIPE, text=True,
-        env=dict(os.environ),
-    ) as process:  # fmt: skip
-        while True:
-            try:
-                written = process.communicate(timeout=interval_s)[1]
-                break
-            except subprocess.TimeoutExpired:
-                try:
-                    check()
-                except SeedbedError:
-                    process.terminate()  # Helm marks the release as failed, and ends
-                    process.communicate()
-                    raise
-    if process.returncode != 0:
-        raise _failure(command, process.returncode, written)
 
 
 def _failure(command: tuple[str, ...], code: int, written: str) -> SeedbedError:

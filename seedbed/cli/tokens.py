@@ -13,44 +13,17 @@ from seedbed.runtime.tokens import Role, new_token_files
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare `tokens DIR` and `tokens --secret NAME`."""
-    place = parser.add_mutually_exclusive_group(required=True)
-    place.add_argument("directory", nargs="?", type=Path, metavar="DIR", help="folder of the files")
-    place.add_argument(
-        "--secret",
-        action="append",
-        metavar="NAME",
-        help="Kubernetes Secret to create in place of files; with --delete, repeated for several",
-    )
-    parser.add_argument("--namespace", metavar="NAMESPACE", help="namespace of the Secret")
-    parser.add_argument(
-        "--delete", action="store_true", help="delete each Secret (after its release has gone)"
-    )
+    """Declare `tokens DIR`."""
+    parser.add_argument("directory", type=Path, metavar="DIR", help="folder of the files")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write the files, or create or delete the Secret."""
-    if args.secret is None:
-        _write_files(args.directory)
-        return
-    names = ", ".join(args.secret)
-    if not args.namespace:
-        raise SeedbedError(ExitCode.USAGE, f"--secret {names} needs --namespace")
-    if len(args.secret) > 1 and not args.delete:
-        raise SeedbedError(ExitCode.USAGE, f"--secret {names}: one Secret holds the tokens")
-    from seedbed.services.cost.token_secret import create_secret, delete_secret
-
-    change = delete_secret if args.delete else create_secret
-    for name in args.secret:
-        change(name, args.namespace)
-
-
-def _write_files(directory: Path) -> None:
     """Write one file a role, which only this user can read.
 
     Raises:
         SeedbedError: USAGE: the folder has such files, or files of another kind.
     """
+    directory: Path = args.directory
     directory.mkdir(parents=True, exist_ok=True)
     if there := [role for role in Role if (directory / role).exists()]:
         raise SeedbedError(

@@ -80,6 +80,7 @@ class CostMeter:
         prices: PriceList,
         learners: "Sequence[Callable[[], Any]]",
         goal: Goal,
+        keep_secrets: Callable[[], None] | None = None,
         now: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -91,6 +92,7 @@ class CostMeter:
             learners: Each returns a learner's status (the object of its /status), and None while
                 the learner does not answer.
             goal: What ends or pauses the release.
+            keep_secrets: Keeps the Secrets of the release; None where it has none.
             now: Returns Unix time, which may jump.
             clock: Returns monotonic time.
 
@@ -99,7 +101,7 @@ class CostMeter:
         """
         self.cluster, self.prices, self.goal = cluster, prices, goal
         self.learners = Learners(learners, goal.run)
-        self._now, self._clock = now, clock
+        self._now, self._clock, self._keep_secrets = now, clock, keep_secrets
         self.ledger = Ledger(cluster.state(), goal.run, clock())
         wanted = {"learner": len(learners), "replay": goal.shards}
         self.brake = Brake(cluster, goal.key, goal.paused, wanted, self._state, now)
@@ -136,6 +138,8 @@ class CostMeter:
     def reconcile(self) -> None:
         """Price the present pods, and end what is over. A call that fails is tried next time."""
         self._try("state", self._follow)
+        if self._keep_secrets is not None:
+            self._try("secrets", self._keep_secrets)
         self._try("pods", self._price)
         known = self._try("wanted", self._read_wanted)
         if known and self.autoscaler is not None and self.brake.is_off:

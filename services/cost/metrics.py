@@ -34,7 +34,7 @@ import re
 from seedbed.runtime.metrics import counter, documented, gauge
 from seedbed.services.cost.brake import ORDER
 
-ERROR_PARTS = ("pods", "wanted", "autoscaler", "end", "state")
+ERROR_PARTS = ("pods", "wanted", "autoscaler", "end", "state", "secrets")
 
 # Read from a `CostMeter`.
 METRICS = documented(

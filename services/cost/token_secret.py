@@ -1,47 +1,133 @@
-"""The Secret with the token files of a release, which a Job of the chart creates."""
+"""The Secret with the tokens of a release: made by its meter, and owned by the release.
 
+An object of the release owns it, and the Secrets that cert-manager makes: an uninstall removes them
+by garbage collection, without a hook.
+"""
+
+import base64
 import logging
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
+from urllib3.exceptions import HTTPError
 
-from seedbed.runtime.tokens import new_token_files
+from seedbed.runtime.files import atomic_write
+from seedbed.runtime.tokens import Role, new_token_files
 from seedbed.services.cost.cluster import load_credentials
 from seedbed.services.cost.pods import TIMEOUT_S
 
 log = logging.getLogger(__name__)
 
+_RETRY_S = 5.0
+_LOOK_S = 60.0
 
-def create_secret(name: str, namespace: str) -> None:
-    """Create the Secret, with one key for each role; leave an existing one as it is.
 
-    Raises:
-        SeedbedError: CONFIG, there are no credentials of a cluster.
-        kubernetes.client.ApiException: the API server refuses.
+class TokenSecret:
+    """The Secret RELEASE-auth, with one key for each role.
+
+    Args:
+        release: Name of the release, whose ConfigMap RELEASE-experiment owns the Secrets.
+        namespace: Its namespace.
+        name: Name of the Secret; empty where a person has made it, and only `others` are owned.
+        others: Names of further Secrets of the release, which others make.
+        file: Local file that receives the meter's own token.
+        core: API; None takes the pod's credentials.
+        clock: Monotonic time, in seconds.
     """
-    load_credentials()
-    secret = client.V1Secret(
-        metadata=client.V1ObjectMeta(
-            name=name,
-            labels={"app.kubernetes.io/name": "seedbed", "app.kubernetes.io/part-of": "seedbed"},
-        ),
-        string_data={str(role): text for role, text in new_token_files().items()},
-    )
-    try:
-        client.CoreV1Api().create_namespaced_secret(namespace, secret, _request_timeout=TIMEOUT_S)
-    except ApiException as error:
-        if error.status != 409:
-            raise
-        log.info("Secret %s is there already, and stays as it is", name)
-    else:
-        log.info("Secret %s created", name)
 
+    def __init__(
+        self,
+        release: str,
+        namespace: str,
+        name: str,
+        others: Sequence[str],
+        file: Path,
+        core: Any = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if core is None:
+            load_credentials()
+            core = client.CoreV1Api()
+        self._core, self._clock = core, clock
+        self._release, self._namespace, self._name = release, namespace, name
+        self._others, self._file = list(others), file
+        self._looked: float | None = None
 
-def delete_secret(name: str, namespace: str) -> None:
-    """Delete the Secret, if it is there."""
-    load_credentials()
-    try:
-        client.CoreV1Api().delete_namespaced_secret(name, namespace, _request_timeout=TIMEOUT_S)
-    except ApiException as error:
-        if error.status != 404:
-            raise
+    def wait(self, sleep: Callable[[float], None] = time.sleep) -> None:
+        """Make the Secret, and try again until the API server lets it."""
+        while True:
+            try:
+                self._keep()
+                return
+            except (ApiException, HTTPError) as error:
+                cause = getattr(error, "reason", None) or error
+                log.warning(
+                    "cannot make the Secret %s: %s; without it no pod of the release starts; tried "
+                    "again in %g s",
+                    self._name, cause, _RETRY_S,
+                )  # fmt: skip
+                sleep(_RETRY_S)
+
+    def keep(self) -> None:
+        """Make what was deleted, own what is new, and read what was rotated, once a minute.
+
+        Raises:
+            kubernetes.client.ApiException: The API server refuses.
+        """
+        if self._looked is None or self._clock() - self._looked >= _LOOK_S:
+            self._keep()
+
+    def _keep(self) -> None:
+        self._looked = self._clock()
+        if self._name:
+            secret = self._read(self._name) or self._make()
+            self._own(secret)
+            text = base64.b64decode(secret.data[str(Role.OBSERVER)]).decode()
+            if not self._file.exists() or self._file.read_text() != text:
+                atomic_write(self._file, text)
+        for name in self._others:
+            if (secret := self._read(name)) is not None:
+                self._own(secret)
+
+    def _read(self, name: str) -> Any | None:
+        try:
+            return self._core.read_namespaced_secret(
+                name, self._namespace, _request_timeout=TIMEOUT_S
+            )
+        except ApiException as error:
+            if error.status != 404:
+                raise
+            return None
+
+    def _make(self) -> Any:
+        labels = {"app.kubernetes.io/name": "seedbed", "app.kubernetes.io/part-of": "seedbed"}
+        secret = client.V1Secret(
+            metadata=client.V1ObjectMeta(name=self._name, labels=labels),
+            string_data={str(role): text for role, text in new_token_files().items()},
+        )
+        made = self._core.create_namespaced_secret(
+            self._namespace, secret, _request_timeout=TIMEOUT_S
+        )
+        log.info("Secret %s created", self._name)
+        return made
+
+    def _own(self, secret: Any) -> None:
+        """Make the release the owner of a Secret, which a version before may have made."""
+        owner = self._core.read_namespaced_config_map(
+            f"{self._release}-experiment", self._namespace, _request_timeout=TIMEOUT_S
+        )
+        owners = secret.metadata.owner_references or []
+        if any(one.uid == owner.metadata.uid for one in owners):
+            return
+        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner.metadata.name,
+                     "uid": owner.metadata.uid}  # fmt: skip
+        self._core.patch_namespaced_secret(
+            secret.metadata.name,
+            self._namespace,
+            {"metadata": {"ownerReferences": [reference]}},
+            _request_timeout=TIMEOUT_S,
+        )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from seedbed.cli import actor, cost, learner, replay, tokens
+from seedbed.cli import actor, cost, learner, replay
 from seedbed.runtime.tokens import Role
 from tests.support.chart import CHART, SHARDS, Rendered, merged, refused, render, run
 
@@ -27,10 +27,6 @@ def secrets_of(pod: dict[str, Any]) -> list[dict[str, Any]]:
     return [volume["secret"] for volume in pod["spec"]["volumes"] if "secret" in volume]
 
 
-def jobs(rendered: Rendered) -> dict[str, dict[str, Any]]:
-    return {item["metadata"]["name"]: item for item in rendered.of("Job")}
-
-
 def parsed(rendered: Rendered, name: str) -> argparse.Namespace:
     """The arguments of a pod, read as its command reads them."""
     parser = argparse.ArgumentParser()
@@ -43,6 +39,8 @@ def test_each_pod_has_the_key_of_its_own_role_only() -> None:
     pods = render(SHARDS).pods()
     assert pods.keys() == ROLES.keys()
     for name, pod in pods.items():
+        if name == "pong-cost":
+            continue
         (secret,) = secrets_of(pod)
         assert secret["secretName"] == "pong-auth"
         assert secret["items"] == [{"key": ROLES[name], "path": "tokens"}]
@@ -67,56 +65,36 @@ def test_no_template_renders_a_secret_or_anything_random(values: dict[str, Any])
         assert not {"randAlpha", "genPrivateKey", "genCA", "uuidv4"} & set(path.read_text().split())
 
 
-def test_a_job_makes_the_secret_before_the_first_pod_and_one_deletes_it() -> None:
+def test_the_meter_makes_the_secret_and_mounts_nothing_that_it_makes() -> None:
     rendered = render()
-    made = jobs(rendered)
-    assert made.keys() == {"pong-auth-make", "pong-auth-delete"}
-    for name, hooks, verbs in (
-        ("pong-auth-make", "pre-install,pre-upgrade", ["create"]),
-        ("pong-auth-delete", "post-delete", ["delete"]),
-    ):
-        for kind in ("Job", "ServiceAccount", "Role", "RoleBinding"):
-            annotations = rendered.one(kind, name)["metadata"]["annotations"]
-            assert annotations["helm.sh/hook"] == hooks
-            weight = annotations["helm.sh/hook-weight"]
-            assert (int(weight) < 0) == (kind != "Job"), "what the Job needs comes first"
-        (rule,) = rendered.one("Role", name)["rules"]
-        assert (rule["resources"], rule["verbs"]) == (["secrets"], verbs)
-        spec = made[name]["spec"]["template"]["spec"]
-        assert spec["serviceAccountName"] == name
-        (container,) = spec["containers"]
-        usual = rendered.pods()["pong-cost"]["spec"]
-        assert spec["securityContext"] == usual["securityContext"]
-        assert container["securityContext"] == usual["containers"][0]["securityContext"]
-        assert container["image"] == usual["containers"][0]["image"]
-        parser = argparse.ArgumentParser()
-        tokens.add_arguments(parser)
-        args = parser.parse_args(container["args"])
-        assert (args.secret, args.namespace) == (["pong-auth"], "rl")
-        assert args.delete == (name == "pong-auth-delete")
-    (rule,) = rendered.one("Role", "pong-auth-delete")["rules"]
-    assert rule["resourceNames"] == ["pong-auth"]
+    assert not rendered.of("Job")
+    meter = rendered.pods()["pong-cost"]["spec"]
+    assert not secrets_of(rendered.pods()["pong-cost"])
+    assert not {x["name"] for x in meter["containers"][0]["env"]} & {"SEEDBED_TOKEN_FILE"}
+    assert parsed(rendered, "pong-cost").auth_secret == "pong-auth"
+    rules = [r for r in rendered.one("Role", "pong-cost")["rules"] if r["resources"] == ["secrets"]]
+    assert rules == [
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "patch"],
+         "resourceNames": ["pong-auth"]},
+    ]  # fmt: skip
+    owner = next(
+        r for r in rendered.one("Role", "pong-cost")["rules"]
+        if r.get("resourceNames") == ["pong-experiment"]
+    )  # fmt: skip
+    assert (owner["resources"], owner["verbs"]) == (["configmaps"], ["get"])
 
 
-def test_the_jobs_pod_reaches_the_api_server_only() -> None:
-    rendered = render()
-    policy = rendered.one("NetworkPolicy", "pong-auth")["spec"]
-    labels = jobs(rendered)["pong-auth-make"]["spec"]["template"]["metadata"]["labels"]
-    assert policy["podSelector"]["matchLabels"].items() <= labels.items()
-    assert policy["policyTypes"] == ["Ingress", "Egress"]
-    assert not policy.get("ingress")
-    dns, server = policy["egress"]
-    assert {port["port"] for port in dns["ports"]} == {53}
-    cost_policy = rendered.one("NetworkPolicy", "pong-cost")["spec"]
-    assert server in cost_policy["egress"]
-    names = {item["metadata"]["name"] for item in render(OFF).of("NetworkPolicy")}
-    assert "pong-auth" not in names
+def test_without_a_meter_a_person_makes_the_secret() -> None:
+    off = {"cost": {"enabled": False}}
+    assert "auth.existingSecret is empty" in refused(off)
+    assert render(merged(off, {"auth": {"existingSecret": "mine"}}))
+    assert render(merged(off, OFF))
 
 
 def test_a_given_secret_is_used_and_none_is_made() -> None:
     given = render(merged(SHARDS, {"auth": {"existingSecret": "mine"}}))
-    assert not jobs(given)
-    assert not [item for item in given.all if "pong-auth" in item["metadata"]["name"]]
+    assert not parsed(given, "pong-cost").auth_secret
     for name, pod in given.pods().items():
         (secret,) = secrets_of(pod)
         assert (secret["secretName"], secret["items"][0]["key"]) == ("mine", ROLES[name])
@@ -124,7 +102,6 @@ def test_a_given_secret_is_used_and_none_is_made() -> None:
 
 def test_without_auth_every_client_is_served_and_that_is_said() -> None:
     off, on = render(merged(SHARDS, OFF)), render(SHARDS)
-    assert not jobs(off)
     for name, pod in off.pods().items():
         assert not secrets_of(pod), name
         environment = {x["name"] for c in pod["spec"]["containers"] for x in c["env"]}
@@ -151,7 +128,7 @@ def test_certificates_carry_the_role_and_the_release() -> None:
         args = parsed(rendered, name)
         assert (args.tls, args.tls_release) == ("/etc/seedbed-tls", "pong.rl")
         assert len(secrets_of(rendered.pods()[name])) == 2
-    assert len(secrets_of(rendered.pods()["pong-cost"])) == 1, "it has no certificate"
+    assert not secrets_of(rendered.pods()["pong-cost"]), "it has no certificate"
 
 
 def test_a_misspelt_key_is_refused() -> None:
@@ -166,22 +143,20 @@ def test_the_notes_say_how_to_read_status(values: dict[str, Any]) -> None:
 
 
 def test_secrets_of_cert_manager_go_with_the_release() -> None:
-    def deleted(values: dict[str, Any]) -> list[str]:
+    def owned(values: dict[str, Any]) -> list[str]:
         rendered = render(values)
-        made = jobs(rendered)["pong-auth-delete"]["spec"]["template"]["spec"]["containers"][0]
-        parser = argparse.ArgumentParser()
-        tokens.add_arguments(parser)
-        names: list[str] = parser.parse_args(made["args"]).secret
-        (rule,) = rendered.one("Role", "pong-auth-delete")["rules"]
+        args = parsed(rendered, "pong-cost")
+        names: list[str] = [*filter(None, [args.auth_secret]), *args.owns]
+        rules = rendered.one("Role", "pong-cost")["rules"]
+        (rule,) = (r for r in rules if r["resources"] == ["secrets"] and "get" in r["verbs"])
         assert rule["resourceNames"] == names
         return names
 
     keys = ["pong-learner-tls", "pong-actor-tls"]
-    assert deleted({}) == ["pong-auth"]
-    assert deleted(TLS) == ["pong-auth", *keys, "pong-authority"]
+    assert owned({}) == ["pong-auth"]
+    assert owned(TLS) == ["pong-auth", *keys, "pong-authority"]
     given = {"auth": {"existingSecret": "mine"}, "tls": {"issuer": {"name": "x"}}}
-    assert deleted(merged(TLS, given)) == keys, "a secret of one's own stays"
-    assert "pong-auth-make" not in jobs(render(merged(TLS, given)))
+    assert owned(merged(TLS, given)) == keys, "a secret of one's own stays"
     certificates = {c["spec"]["secretName"] for c in render(TLS).of("Certificate")}
     assert certificates == {*keys, "pong-authority"}
 
@@ -190,6 +165,3 @@ def test_pods_of_hooks_pass_a_quota() -> None:
     pod = render({"test": {"resources": {"limits": {"cpu": "300m"}}}}).pods()["pong-test"]["spec"]
     assert pod["containers"][0]["resources"]["limits"] == {"cpu": "300m", "memory": "1Gi"}
     assert pod["serviceAccountName"] == "pong-actor"
-    job = jobs(render({"cost": {"resources": {"limits": {"cpu": "1"}}}}))["pong-auth-make"]
-    (container,) = job["spec"]["template"]["spec"]["containers"]
-    assert container["resources"]["limits"] == {"cpu": "1", "memory": "192Mi"}

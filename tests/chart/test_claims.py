@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.api_server import ApiServer, api_server
-from tests.support.chart import CHART, SHARDS, Rendered, merged, refused, render, run
+from tests.support.chart import CHART, NO_METER, SHARDS, Rendered, merged, refused, render, run
 
 # As the API server stores a quantity.
 CANONICAL = {
@@ -107,7 +107,7 @@ def test_the_only_copy_of_a_result_is_not_thrown_away() -> None:
     said = refused(learner_with(type="none"))
     assert "the only copy of the result" in said
     assert "checkpoints: gs://BUCKET/PATH" in said
-    render(merged(learner_with(type="none"), {"cost": {"enabled": False}}))
+    render(merged(learner_with(type="none"), NO_METER))
     render(learner_with(type="none", checkpoints="gs://b/p"))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.chart import render
+from tests.support.chart import NO_METER, render
 
 
 def goal(values: dict[str, Any] | None = None) -> list[str]:
@@ -59,7 +59,7 @@ def test_the_last_resort_has_all_arguments_and_rights_of_the_meter(values: dict[
     meter = rendered.pods()[name]["spec"]
     assert spec["serviceAccountName"] == meter["serviceAccountName"]
     (container,), (other,) = spec["containers"], meter["containers"]
-    own = ("--learner=", "--settings=", "--port=")
+    own = ("--learner=", "--settings=", "--port=", "--auth-secret=", "--owns=", "--insecure")
     shared = [text for text in other["args"] if not text.startswith(own)]
     assert container["args"] == [*shared, "--last-resort"]
     assert container["image"] == other["image"]
@@ -70,7 +70,7 @@ def test_the_last_resort_has_all_arguments_and_rights_of_the_meter(values: dict[
 
 
 def test_without_a_meter_there_is_no_last_resort() -> None:
-    assert not render({"cost": {"enabled": False}}).of("CronJob")
+    assert not render(NO_METER).of("CronJob")
 
 
 def test_a_node_without_a_free_core_has_five_minutes_to_start_the_meter_and_an_actor() -> None:

@@ -14,7 +14,7 @@ from seedbed.cli import actor as actor_command
 from seedbed.cli import cost as cost_command
 from seedbed.cli.deploy_plan import objects_of, plan
 from tests.support.api_server import api_server
-from tests.support.chart import CHART, ROOT, Rendered, merged, refused, render, run
+from tests.support.chart import CHART, NO_METER, ROOT, Rendered, merged, refused, render, run
 
 JAX: dict[str, Any] = {"experiment": {"learner": {"backend": "jax"}}}
 TWO: dict[str, Any] = merged(JAX, {"learner": {"hosts": 2}})
@@ -235,7 +235,7 @@ def test_the_meter_counts_and_ends_all_learners_of_several_hosts(kind: str) -> N
     objects = objects_of(yaml.safe_dump_all(rendered.all))
     lines = [line for line in plan(objects) if "pong-learner" in line]
     assert sum(int(line.split()[0]) for line in lines) == 4
-    paused = render(merged(values, {"paused": True, "cost": {"enabled": False}})).of(kind)
+    paused = render(merged(values, NO_METER | {"paused": True})).of(kind)
     specs = [item["spec"] for item in paused]
     if kind == "JobSet":
         assert [spec["suspend"] for spec in specs] == [True, True]
@@ -349,9 +349,9 @@ def test_the_number_of_hosts_may_be_the_experiments() -> None:
 
 def test_paused_hosts_are_suspended() -> None:
     for values, suspended in ((TWO, False), (merged(TWO, {"paused": True}), True)):
-        item = job_set(merged(values, {"cost": {"enabled": False}}))
+        item = job_set(merged(values, NO_METER))
         assert item["spec"]["suspend"] is suspended
-    paused = merged(merged(TWO, LWS), {"paused": True, "cost": {"enabled": False}})
+    paused = merged(merged(TWO, LWS), NO_METER | {"paused": True})
     assert render(paused).one("LeaderWorkerSet", "pong-learner")["spec"]["replicas"] == 0
 
 

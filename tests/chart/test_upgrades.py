@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.api_server import ApiServer, api_server, helms
-from tests.support.chart import SHARDS, Rendered, merged, refused, render
+from tests.support.chart import NO_METER, SHARDS, Rendered, merged, refused, render
 
 WORKLOADS = {"actor": "Deployment", "learner": "StatefulSet", "replay": "StatefulSet"}
 PAUSED: dict[str, Any] = {"paused": True}
@@ -17,7 +17,6 @@ HPA: dict[str, Any] = {"actor": {"autoscaling": {"type": "hpa"}}}
 KEDA: dict[str, Any] = {"actor": {"autoscaling": {"type": "keda"}}}
 METER: dict[str, Any] = {"cost": {"autoscaler": {"enabled": True}}}
 EXTERNAL: dict[str, Any] = {"replicas": "external"}
-NO_METER: dict[str, Any] = {"cost": {"enabled": False}}
 
 
 @pytest.fixture

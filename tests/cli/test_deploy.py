@@ -29,7 +29,6 @@ HELM = """
 if [ "$1" = template ]; then exec {helm} "$@" --kube-version=1.36.0; fi
 echo "$@" >> {folder}/helm.log
 cat {folder}/helm.stderr >&2 2>/dev/null && exit 1
-[ -e {folder}/hook.waits ] && exec sleep 300
 for word in "$@"; do
   case "$word" in --values=*) cp "${{word#--values=}}" {folder}/ ;; esac
 done
@@ -38,7 +37,7 @@ done
 KUBECTL = """
 case "$*" in
   *statefulsets*) cat {folder}/statefulsets ;;
-  *component=auth*) cat {folder}/hook.pods ;;
+  *"get events"*) cat {folder}/events ;;
   *"get pods"*)
     next=$(ls {folder}/pods | head -1)
     cat {folder}/pods/$next
@@ -96,7 +95,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Progra
             made.write(name, text)
         made.pods([pod("pong-vtrace-learner-0", ready=True)])
         made.status(sessions=2)
-        (tmp_path / "hook.pods").write_text('{"items": []}')
+        (tmp_path / "events").write_text('{"items": []}')
         monkeypatch.setattr(deploy_follow, "_INTERVAL_S", 0.02)
         monkeypatch.setenv("PATH", f"{made.path}:{os.environ['PATH']}")
         monkeypatch.setenv("KUBECONFIG", str(server.file))
@@ -350,16 +349,23 @@ def test_a_release_whose_learner_would_refuse_is_refused(
     assert words in said
 
 
-def test_a_hook_that_cannot_start_ends_the_installation(
+def test_pods_that_a_namespace_refuses_are_named(
     programs: Programs, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (programs.folder / "hook.waits").touch()
-    waits = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off"}}}
-    made = pod("pong-vtrace-auth-make-x", **waits)
-    (programs.folder / "hook.pods").write_text(json.dumps({"items": [made]}))
+    """By a quota, a limit range or a policy: there is no pod then to look at."""
+    message = 'pods "pong-vtrace-cost-1-" is forbidden: failed quota: q: must specify limits.cpu'
+    event = {
+        "involvedObject": {"kind": "ReplicaSet", "name": "pong-vtrace-cost-1"},
+        "lastTimestamp": "2999-01-01T00:00:00Z", "message": message,
+    }  # fmt: skip
+    for left in (programs.folder / "pods").iterdir():
+        left.unlink()
+    programs.pods([])
+    (programs.folder / "events").write_text(json.dumps({"items": [event]}))
     assert main(["deploy", PONG]) == ExitCode.DEPLOY
-    said = capsys.readouterr().err
-    assert "pong-vtrace-auth-make-x does not start: ImagePullBackOff of" in said
+    assert (
+        f"ReplicaSet pong-vtrace-cost-1 cannot make its pods: {message}" in capsys.readouterr().err
+    )
 
 
 def test_a_missing_program_is_named(

@@ -63,7 +63,7 @@ capabilities: {drop: [ALL]}
 {{/* Each pod mounts the key of its own role only, as a folder, so that a rotation reaches it.
 Call with (dict "root" $ "component" ROLE). */}}
 {{- define "seedbed.credentialVolumes" -}}
-{{- if .root.Values.auth.enabled }}
+{{- if and .root.Values.auth.enabled (or (ne .component "cost") .root.Values.auth.existingSecret) }}
 {{- $role := get (dict "replay" "shard" "cost" "observer") .component | default .component }}
 - name: auth
   secret:
@@ -93,16 +93,14 @@ Call with (dict "root" $ "component" ROLE). */}}
 {{- end }}
 {{- end -}}
 
-{{/* Whether a Job makes the tokens: "true" or nothing. */}}
+{{/* Whether the meter makes the tokens: "true" or nothing. */}}
 {{- define "seedbed.makesTokens" -}}
 {{- if and .Values.auth.enabled (not .Values.auth.existingSecret) }}true{{ end -}}
 {{- end -}}
 
-{{/* Secrets that nobody else deletes with the release: its tokens, and what cert-manager has made. A
-JSON list. */}}
-{{- define "seedbed.secretsOfRelease" -}}
+{{/* Secrets that cert-manager has made for the release, and does not delete with it. A JSON list. */}}
+{{- define "seedbed.certificateSecrets" -}}
 {{- $secrets := list -}}
-{{- if include "seedbed.makesTokens" . }}{{ $secrets = append $secrets (include "seedbed.authSecret" .) }}{{ end -}}
 {{- if and .Values.tls.enabled .Values.tls.certManager -}}
   {{- range $role := list "learner" "actor" "replay" -}}
     {{- if or (ne $role "replay") $.Values.replay.shards }}{{ $secrets = append $secrets (include "seedbed.tlsSecret" (dict "root" $ "component" $role)) }}{{ end -}}

@@ -29,6 +29,9 @@
     {{- fail (printf "cost.autoscaler.minReplicas %v is more than maxReplicas %v: lower the one or raise the other" $scaler.minReplicas $scaler.maxReplicas) -}}
   {{- end -}}
 {{- end -}}
+{{- if and (include "seedbed.makesTokens" .) (not .Values.cost.enabled) -}}
+  {{- fail "cost.enabled is false and auth.existingSecret is empty: the cost meter is what makes the tokens; name a Secret with the keys actor, learner, shard and observer (`seedbed tokens DIR` writes the files), or set auth.enabled: false" -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Accelerators of the table us-central1-aug-2026; tests/chart compares. */}}

@@ -82,7 +82,7 @@ class Scene:
         prices = PriceList(Settings.model_validate(self.settings))
         learners = [partial(self._ask, rank) for rank in range(len(self.statuses))]
         return CostMeter(
-            self.cluster, prices, learners, self.goal, lambda: self.now, lambda: self.clock
+            self.cluster, prices, learners, self.goal, None, lambda: self.now, lambda: self.clock
         )
 
     def _ask(self, rank: int) -> dict[str, Any] | None:
