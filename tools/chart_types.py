@@ -16,6 +16,9 @@ Cidr = Annotated[
     str, Field(pattern=r"^([0-9.]+/[0-9]{1,2}|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*/[0-9]{1,3})$")
 ]
 Strings = dict[str, str]
+# An address and a path as an image's name has them: no scheme, small letters.
+_REGISTRY = r"^([A-Za-z0-9.-]+(:[0-9]+)?|\[[0-9a-fA-F:]+\](:[0-9]+)?)?(/[a-z0-9._-]+)*$"
+_TAG = r"^([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$"
 
 
 class Section(BaseModel):
@@ -27,9 +30,9 @@ class Section(BaseModel):
 class Images(Section):
     """What the images of the release share."""
 
-    registry: str = "localhost"
+    registry: str = Field("localhost", pattern=_REGISTRY)
     """Where they are pulled from; a component's own comes first."""
-    tag: str = ""
+    tag: str = Field("", pattern=_TAG)
     """Default: the chart's appVersion."""
     pullPolicy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     """As in a pod."""
@@ -40,11 +43,11 @@ class Images(Section):
 class Image(Section):
     """Image of a component."""
 
-    registry: str = ""
+    registry: str = Field("", pattern=_REGISTRY)
     """Default: `image.registry`."""
     repository: str = Field("", pattern=r"^[^:@]*$")
     """Without a tag or a digest. Default: the component's, such as seedbed-actor."""
-    tag: str = ""
+    tag: str = Field("", pattern=_TAG)
     """Default: `image.tag`."""
     digest: str = Field("", pattern=r"^(sha256:[0-9a-f]{64})?$")
     """sha256:...; it wins over a tag."""

@@ -118,3 +118,27 @@ def test_every_release_and_run_has_a_folder_of_its_own_for_checkpoints(
     assert f"--owner={owner}" in learner["args"]
     is_first = "second" not in owner
     assert ("--adopt=gs://b/p" in learner["args"]) == is_first
+
+
+@pytest.mark.parametrize("name", ["y", "no", "on", "true", "null", "2026", "1e3", "0x1f"])
+def test_names_that_yaml_reads_as_something_else_stay_names(name: str) -> None:
+    """Sweeps are named so: 1e3 is a learning rate."""
+    rendered = render(release=name)
+    for item in [*rendered.all, *rendered.pods().values()]:
+        labels = item["metadata"]["labels"]
+        assert labels["app.kubernetes.io/instance"] == name
+        assert all(isinstance(text, str) for text in labels.values())
+    for pod in rendered.pods().values():
+        for container in pod["spec"]["containers"]:
+            assert all(isinstance(word, str) for word in container["args"])
+    experiment = rendered.one("ConfigMap", f"{name}-experiment")["data"]["experiment.yaml"]
+    assert parse_experiment(experiment).name == name
+
+
+@pytest.mark.parametrize(
+    "image", [{"registry": "https://gcr.io/x"}, {"registry": "gcr.io/X"}, {"tag": "A/b"}]
+)
+def test_an_image_that_no_node_could_pull_is_refused(image: dict[str, str]) -> None:
+    (key,) = image
+    assert key in refused({"image": image})
+    assert key in refused({"actor": {"image": image}})

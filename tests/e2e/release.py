@@ -107,7 +107,7 @@ class Release:
         file.write_text(json.dumps(given))
         return command(
             self.helm, verb, self.name, str(CHART), "-n", self.namespace, "-f", str(file), *options,
-            timeout_s=LONG_S,  # a Job makes the tokens first
+            timeout_s=LONG_S,
             check=check,
         )  # fmt: skip
 

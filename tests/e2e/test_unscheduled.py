@@ -16,7 +16,7 @@ NOWHERE: dict[str, Any] = {"nodeSelector": {"seedbed.test/nowhere": "true"}}
 
 
 def given(**more: Any) -> dict[str, Any]:
-    """Values without a pod that runs; nor does the Job that makes tokens, so there are none."""
+    """Values without a pod that runs; nor does the meter that makes tokens, so there are none."""
     learner = {**NOWHERE, "persistence": {"size": "1.5Gi"}, **more.pop("learner", {})}
     actor = {**NOWHERE, "replicas": 3, **more.pop("actor", {})}
     return values(learner=learner, actor=actor, cost=NOWHERE, auth={"enabled": False}, **more)

@@ -55,7 +55,7 @@ addresses. Call with (dict "root" $ "port" PORT "hosts" HOSTS-OF-EACH). */}}
 {{/* What selects the pods of a component. Call with (dict "root" $ "component" NAME). */}}
 {{- define "seedbed.selectorLabels" -}}
 app.kubernetes.io/name: seedbed
-app.kubernetes.io/instance: {{ include "seedbed.fullname" .root }}
+app.kubernetes.io/instance: {{ include "seedbed.fullname" .root | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
