@@ -53,7 +53,10 @@ def _ends_in_vain(pod: Any) -> bool:
     if status is None or (status.restart_count or 0) < RESTARTS:
         return False
     is_running = status.state is not None and status.state.running is not None
-    return not is_running and exit_code_of(pod) in FATAL
+    # The claim of a host that is gone expires.
+    return (
+        not is_running and exit_code_of(pod) in FATAL and " is in use by " not in _message(status)
+    )
 
 
 def _last_words(status: Any) -> str:
@@ -62,13 +65,18 @@ def _last_words(status: Any) -> str:
     Once its pod is at zero its log is gone.
     """
     restarts = f", after {status.restart_count} restarts"
+    lines = _message(status).strip().splitlines()
+    # The last line repeats the code.
+    text = " ".join(printable(line) for line in lines[-4:-1] or lines)
+    return f"{restarts}: {text[-_LETTERS:]}" if text else restarts
+
+
+def _message(status: Any) -> str:
+    """Return the end of what a container has written before its newest end; empty without one."""
     for state in (status.state, status.last_state):
         if state is not None and state.terminated is not None and state.terminated.message:
-            lines = state.terminated.message.strip().splitlines()
-            # The last line repeats the code.
-            text = " ".join(printable(line) for line in lines[-4:-1] or lines)
-            return f"{restarts}: {text[-_LETTERS:]}"
-    return restarts
+            return str(state.terminated.message)
+    return ""
 
 
 class PendingClock:

@@ -55,7 +55,7 @@ def test_install_scale_kill_upgrade_uninstall(pong: Release) -> None:
     assert {p["metadata"]["uid"] for p in (*pong.pods("learner"), *pong.pods("actor"))} == before
     rate["learner"]["acceptChange"] = said.partition("learner.acceptChange=")[2].split()[0]
     pong.upgrade(rate)
-    pong.until(lambda: changed(pong), "the change is in the status")
+    pong.until(lambda: changed(pong) and pong.ready("learner"), "the change is in the status")
     pong.upgrade(rate)
     assert "resume refused" in pong.upgrade(values(), check=False)
 

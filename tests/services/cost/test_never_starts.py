@@ -74,6 +74,15 @@ def test_a_learner_that_trains_after_fatal_ends_goes_on() -> None:
     assert scene.cluster.wanted == BEFORE
 
 
+def test_a_run_directory_that_is_in_use_is_waited_for() -> None:
+    """As that of a pod on a node that was lost: its claim expires."""
+    used = (
+        "seedbed: the run directory /runs/pong is in use by process 7 on x: stop it\nexit code 22"
+    )
+    learner = member("learner", state=WAITING, last=ended(22, used), restarts=9)
+    assert scene_with(learner).cluster.wanted == BEFORE
+
+
 def test_actors_pause_a_release_if_none_works() -> None:
     broken = member("actor", state=WAITING, last=ended(11), restarts=4)
     scene = scene_with(member("learner"), broken, member("actor"))
