@@ -13,6 +13,10 @@ from seedbed.telemetry.cost_meter import CostMeterClient
 from seedbed.telemetry.counters import Counters
 from seedbed.telemetry.status import ChargedStatus
 
+# How long a learner waits for the first answer of its cost meter, before it counts dollars by the
+# prices of its machine: those of the section `cost`, which are not the release's.
+METER_GRACE_S = 120.0
+
 
 def dollars_per_hour(cost: Cost) -> float:
     """Return the US dollars an hour of what `cost` charges.
@@ -51,7 +55,7 @@ class RunCost:
 
     Attributes:
         dollars_per_hour: US dollars an hour, by the section `cost`; with a cost meter, the meter's
-            rate.
+            rate, and 0 until its first answer or for two minutes.
         budget_dollars: Budget at which the run ends, `stop.dollars`; 0 is none.
         is_over: Training has ended.
         goal_frames: Emulator frames at which the run ends, `stop.env_frames`; 0 is none.
@@ -71,7 +75,7 @@ class RunCost:
         now: Callable[[], float],
         tokens: Tokens | None = None,
     ) -> None:
-        self.dollars_per_hour = dollars_per_hour(experiment.cost)
+        self._own_rate = self.dollars_per_hour = dollars_per_hour(experiment.cost)
         self.budget_dollars = experiment.stop.dollars
         self.goal_frames = experiment.stop.env_frames
         self._counters = counters
@@ -81,8 +85,9 @@ class RunCost:
         self._meter: CostMeterClient | None = None
         if experiment.cost.meter:
             self._meter = CostMeterClient(experiment.cost.meter, tokens)
+            self.dollars_per_hour = 0.0
         self._now = now
-        self._accounted_at = now()
+        self._began_at = self._accounted_at = now()
         self._frames_before = counters.env_frames
         self._is_training = self.is_over = False
         self._lock = threading.Lock()
@@ -112,6 +117,9 @@ class RunCost:
                 counters.seconds += passed
             self._is_training |= counters.env_frames > self._frames_before
             resumed = self.resumed_dollars
+            waits = not self._metered and self.dollars_per_hour != self._own_rate
+            if waits and now - self._began_at >= METER_GRACE_S:  # what has passed counts, too
+                self.dollars_per_hour, passed = self._own_rate, now - self._began_at
             spent = passed / 3600 * self.dollars_per_hour
             counters.dollars += spent
             reading = self._meter.reading if self._meter else None

@@ -13,6 +13,7 @@ from seedbed.runtime.tokens import Role, Tokens
 log = logging.getLogger(__name__)
 
 POLL_INTERVAL_S = 10.0
+FIRST_INTERVAL_S = 2.0  # before the first answer
 TIMEOUT_S = 5.0
 
 
@@ -45,7 +46,7 @@ class CostMeterClient:
 
     def _run(self) -> None:
         pause = threading.Event()
-        while not pause.wait(POLL_INTERVAL_S):
+        while not pause.wait(POLL_INTERVAL_S if self.reading else FIRST_INTERVAL_S):
             self._poll()
 
     def _poll(self) -> None:

@@ -47,13 +47,32 @@ def test_the_meters_bill_counts_and_between_its_answers_its_price(tmp_path: Path
     assert counters.dollars == pytest.approx(40.0 + 20 * 0.5)
 
 
-def test_without_an_answer_the_experiments_prices_count() -> None:
+def test_without_an_answer_the_experiments_prices_count_after_two_minutes() -> None:
+    """Not before: they are this machine's, and the release's bill is another one."""
     silent = MetricsServer(0, CollectorRegistry())  # 404 on /status
     clock, counters = Clock(), Counters()
     ours = telemetry(silent.port, clock, counters)
+    for seconds, dollars in ((10, 0.0), (109, 0.0), (1, 120.0), (10, 130.0)):
+        clock.now += seconds
+        ours.cost.account()
+        assert counters.dollars == pytest.approx(dollars)
+        assert ours.cost.dollars_per_hour == (3600.0 if dollars else 0.0)
+    silent.close()
+
+
+def test_a_bill_does_not_fall_with_the_first_answer_of_a_meter() -> None:
+    silent = MetricsServer(0, CollectorRegistry())
+    clock, counters = Clock(), Counters()
+    ours = telemetry(silent.port, clock, counters)
+    counters.dollars = 50.0  # of the checkpoint
+    clock.now += 30
+    ours.cost.account()
+    assert (counters.dollars, ours.cost.dollars_per_hour) == (50.0, 0.0)
+    assert ours.cost._meter is not None
+    ours.cost._meter.reading = Reading(50.2, 36.0)
     clock.now += 10
     ours.cost.account()
-    assert counters.dollars == pytest.approx(10.0)
+    assert (counters.dollars, ours.cost.dollars_per_hour) == (50.2, 36.0)
     silent.close()
 
 
@@ -62,9 +81,9 @@ def test_what_was_estimated_before_the_first_answer_is_in_that_answer() -> None:
     clock, counters = Clock(), Counters()
     ours = telemetry(silent.port, clock, counters)
     counters.dollars = 50.0  # of the checkpoint
-    clock.now += 10
+    clock.now += 120
     ours.cost.account()
-    assert (counters.dollars, ours.status()["resumed_dollars"]) == (60.0, 50.0)
+    assert (counters.dollars, ours.status()["resumed_dollars"]) == (170.0, 50.0)
     assert ours.cost._meter is not None
     ours.cost._meter.reading = Reading(52.0, 1800.0)
     clock.now += 10
