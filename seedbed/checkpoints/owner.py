@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seedbed.checkpoints.files import open_files
+from seedbed.checkpoints.format import CheckpointReadError
 from seedbed.runtime.exit_codes import RunDirectoryError
 from seedbed.runtime.files import atomic_write
 
@@ -65,14 +66,17 @@ class Claim:
         """Return the owner that the folder names; None where it names none.
 
         Raises:
-            SeedbedError: RUN_DIRECTORY: the file cannot be read.
+            SeedbedError: RUN_DIRECTORY: the file is damaged. CHECKPOINT_READ: the folder cannot be
+                read.
         """
         try:
             if OWNER_FILE not in self._files.names():
                 return None
             found = json.loads(self._files.read(OWNER_FILE))
             return Owner(str(found["run"]), str(found["id"]))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except OSError as error:
+            raise CheckpointReadError(f"cannot read {self._directory}: {error}") from error
+        except (ValueError, KeyError, TypeError) as error:
             raise RunDirectoryError(
                 f"{self._directory}/{OWNER_FILE}, which names the run of these checkpoints, cannot "
                 f"be read: {error}"
@@ -82,7 +86,8 @@ class Claim:
         """Write the owner into the folder.
 
         Raises:
-            SeedbedError: RUN_DIRECTORY: another run has it, or the file cannot be written.
+            SeedbedError: As `owner`; RUN_DIRECTORY: another run has it, or the file cannot be
+                written.
         """
         found = self.owner()
         if found == self._owner:
@@ -106,7 +111,7 @@ class Claim:
         """Refuse to write where another run has taken the folder over since.
 
         Raises:
-            SeedbedError: RUN_DIRECTORY.
+            SeedbedError: RUN_DIRECTORY; as `owner`, of a folder that may be readable later.
         """
         found = self.owner()
         if found is not None and found != self._owner:

@@ -90,6 +90,24 @@ def test_a_process_whose_folder_was_taken_over_writes_no_more(tmp_path: Path, sh
     first.close()
 
 
+def test_a_folder_that_cannot_be_read_for_a_moment_ends_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a bucket behind a network that fails: the checkpointer tries again."""
+    with open_run_directory(tmp_path / "one", experiment(tmp_path / "ck")) as run:
+        save(run, 5)
+
+        def fail(*_: object) -> list[str]:
+            raise OSError("the network is away")
+
+        with monkeypatch.context() as away:
+            away.setattr("seedbed.checkpoints.files.Files.names", fail)
+            with pytest.raises(SeedbedError, match="the network is away") as caught:
+                save(run, 6)
+        assert caught.value.code is ExitCode.CHECKPOINT_READ
+        save(run, 7)
+
+
 def test_checkpoints_without_an_owner_are_those_of_a_run_of_the_same_name(
     tmp_path: Path, shared: str
 ) -> None:
