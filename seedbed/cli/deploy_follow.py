@@ -45,7 +45,8 @@ class _Pods:
     """
 
     def __init__(self, kubectl: tuple[str, ...], release: str) -> None:
-        label = f"app.kubernetes.io/instance={release}"
+        # A last resort has its own alarm, and is at its end most of the time.
+        label = f"app.kubernetes.io/instance={release},app.kubernetes.io/component!=last-resort"
         self._command = (*kubectl, "get", "pods", "-o=json", f"-l={label}")
         self._events = (
             *kubectl,

@@ -98,7 +98,8 @@ def component_of(pod: Any) -> str:
     Args:
         pod: A `V1Pod` or a `V1PersistentVolumeClaim`.
     """
-    return str((pod.metadata.labels or {}).get(COMPONENT, "other"))
+    component = str((pod.metadata.labels or {}).get(COMPONENT, "other"))
+    return "cost" if component == "last-resort" else component
 
 
 def exit_code_of(pod: Any) -> int | None:

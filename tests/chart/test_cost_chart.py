@@ -63,6 +63,8 @@ def test_the_last_resort_has_all_arguments_and_rights_of_the_meter(values: dict[
     shared = [text for text in other["args"] if not text.startswith(own)]
     assert container["args"] == [*shared, "--last-resort"]
     assert container["image"] == other["image"]
+    labels = job["spec"]["jobTemplate"]["spec"]["template"]["metadata"]["labels"]
+    assert labels["app.kubernetes.io/component"] == "last-resort", "no meter that is not ready"
     (state,) = (
         one for one in rendered.of("ConfigMap") if one["metadata"]["name"].endswith("-state")
     )
