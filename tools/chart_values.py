@@ -143,8 +143,6 @@ class Values(Section):
     """Take actors, learner and shards to zero; false brings back the numbers from before."""
     replicas: Literal["chart", "external"] = "chart"
     """`external` leaves `.spec.replicas` out of everything that is scaled, as GitOps needs."""
-    nameOverride: str = ""
-    """Objects are called RELEASE-NAME-learner and so on; it cannot change in a release."""
     fullnameOverride: str = ""
     """Objects are called NAME-learner and so on; it cannot change in a release."""
     extraLabels: Strings = {}

@@ -44,7 +44,6 @@ def test_the_meter_may_watch_pods() -> None:
     [
         {},
         {"fullnameOverride": "abc"},
-        {"nameOverride": "two"},
         {"cost": {"serviceAccount": {"create": False, "name": "own"}}},
         {"learner": {"run": "second"}, "paused": True, "experiment": {"stop": {"dollars": 3}}},
         {"fullnameOverride": "n" * 40},

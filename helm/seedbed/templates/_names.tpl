@@ -2,7 +2,6 @@
 
 {{- define "seedbed.fullname" -}}
 {{- if .Values.fullnameOverride }}{{ .Values.fullnameOverride }}
-{{- else if .Values.nameOverride }}{{ .Release.Name }}-{{ .Values.nameOverride }}
 {{- else }}{{ .Release.Name }}
 {{- end -}}
 {{- end -}}

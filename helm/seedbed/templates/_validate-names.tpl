@@ -40,7 +40,7 @@
     {{- $owner := get (.metadata.annotations | default dict) "meta.helm.sh/release-name" -}}
     {{- $learner := and (eq $owner $.Release.Name) (eq (get $labels "app.kubernetes.io/component" | toString) "learner") (hasPrefix $chart (get $labels "helm.sh/chart" | toString)) -}}
     {{- if and $learner (ne .metadata.name (include "seedbed.learner" $)) -}}
-      {{- fail (printf "the learner of this release is called %s, and fullnameOverride %q with nameOverride %q makes it %s: its volume would stay behind; leave them as they were, or install another release" .metadata.name $.Values.fullnameOverride $.Values.nameOverride (include "seedbed.learner" $)) -}}
+      {{- fail (printf "the learner of this release is called %s, and fullnameOverride %q makes it %s: its volume would stay behind; leave it as it was, or install another release" .metadata.name $.Values.fullnameOverride (include "seedbed.learner" $)) -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}
