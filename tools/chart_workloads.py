@@ -120,16 +120,14 @@ class LearnerValues(Scheduled):
 class Autoscaling(Section):
     """Who chooses the number of actors."""
 
-    type: Literal["none", "hpa", "keda"] = "none"
-    """With either of them `replicas` is left out."""
+    type: Literal["none", "keda"] = "none"
+    """With KEDA `replicas` is left out."""
     minReplicas: Positive = 1
     """Of a release that is neither finished nor paused."""
     maxReplicas: Positive = 50
     """Most actors."""
     behavior: dict[str, Any] = {}
     """The pace, as in a HorizontalPodAutoscaler."""
-    cpuUtilization: Annotated[int, Field(ge=1, le=100)] = 80
-    """hpa: percent of the requests."""
     prometheus: str = "http://prometheus-operated.monitoring:9090"
     """keda: where the query goes."""
     authenticationRef: Strings = {}

@@ -1,4 +1,4 @@
-"""HPA, KEDA and Kueue: what they are given, and what the query of KEDA answers."""
+"""KEDA and Kueue: what they are given, and what the query of KEDA answers."""
 
 from __future__ import annotations
 
@@ -110,16 +110,10 @@ def test_keda_asks_a_prometheus_that_wants_credentials() -> None:
     assert trigger["metadata"]["authModes"] == "bearer"
 
 
-@pytest.mark.parametrize("kind", ["hpa", "keda"])
-def test_the_pace_of_scaling(kind: str) -> None:
+def test_the_pace_of_scaling() -> None:
     slow = {"scaleDown": {"stabilizationWindowSeconds": 900}}
-    values = {"actor": {"autoscaling": {"type": kind, "behavior": slow}}}
-    if kind == "keda":
-        config = scaled(values)["advanced"]["horizontalPodAutoscalerConfig"]
-        assert config["behavior"] == slow
-    else:
-        (scaler,) = render(values).of("HorizontalPodAutoscaler")
-        assert scaler["spec"]["behavior"] == slow
+    config = scaled({"actor": {"autoscaling": {"type": "keda", "behavior": slow}}})["advanced"]
+    assert config["horizontalPodAutoscalerConfig"]["behavior"] == slow
 
 
 @pytest.mark.parametrize(

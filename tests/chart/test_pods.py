@@ -61,12 +61,10 @@ def test_replicas_and_who_owns_them() -> None:
     actor = render({"actor": {"replicas": 0}}).one("Deployment", "pong-actor")
     assert actor["spec"]["replicas"] == 0, "0 is a number of actors"
     assert actor["metadata"]["annotations"] == {"seedbed.dev/replicas": "0"}
-    for kind, made in (("hpa", "HorizontalPodAutoscaler"), ("keda", "ScaledObject")):
-        rendered = render({"actor": {"autoscaling": {"type": kind}}})
-        assert "replicas" not in rendered.one("Deployment", "pong-actor")["spec"]
-        (scaler,) = rendered.of(made)
-        assert scaler["spec"]["scaleTargetRef"]["name"] == "pong-actor"
-    assert not render().of("HorizontalPodAutoscaler")
+    rendered = render({"actor": {"autoscaling": {"type": "keda"}}})
+    assert "replicas" not in rendered.one("Deployment", "pong-actor")["spec"]
+    (scaler,) = rendered.of("ScaledObject")
+    assert scaler["spec"]["scaleTargetRef"]["name"] == "pong-actor"
     assert not render().of("ScaledObject")
 
 

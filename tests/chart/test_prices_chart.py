@@ -66,7 +66,7 @@ def test_the_chart_knows_the_accelerators_of_the_table() -> None:
     [
         ({"cost": {"enabled": False, "autoscaler": ON}}, "the meter is what scales"),
         (
-            {"cost": {"autoscaler": ON}, "actor": {"autoscaling": {"type": "hpa"}}},
+            {"cost": {"autoscaler": ON}, "actor": {"autoscaling": {"type": "keda"}}},
             "two would choose the number of actors",
         ),
         (

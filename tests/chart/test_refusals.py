@@ -45,7 +45,7 @@ TPU = {"type": "tpu", "name": "tpu-v6e-slice", "topology": "1x1"}
         ),
         ({"tls": {"enabled": True, "certManager": False}}, ["learnerSecret", "ca.crt"]),
         (
-            {"actor": {"autoscaling": {"type": "hpa", "minReplicas": 9, "maxReplicas": 3}}},
+            {"actor": {"autoscaling": {"type": "keda", "minReplicas": 9, "maxReplicas": 3}}},
             ["9", "3"],
         ),
         ({"metrics": {"type": "statsd"}}, ["metrics", "type"]),

@@ -13,7 +13,6 @@ from tests.support.chart import NO_METER, SHARDS, Rendered, merged, refused, ren
 
 WORKLOADS = {"actor": "Deployment", "learner": "StatefulSet", "replay": "StatefulSet"}
 PAUSED: dict[str, Any] = {"paused": True}
-HPA: dict[str, Any] = {"actor": {"autoscaling": {"type": "hpa"}}}
 KEDA: dict[str, Any] = {"actor": {"autoscaling": {"type": "keda"}}}
 METER: dict[str, Any] = {"cost": {"autoscaler": {"enabled": True}}}
 EXTERNAL: dict[str, Any] = {"replicas": "external"}
@@ -115,9 +114,7 @@ def test_without_a_meter_the_chart_pauses(server: ApiServer, binary: str) -> Non
 
 @pytest.mark.slow
 @each_helm
-@pytest.mark.parametrize(
-    "switch", [HPA, KEDA, METER, EXTERNAL], ids=["hpa", "keda", "meter", "external"]
-)
+@pytest.mark.parametrize("switch", [KEDA, METER, EXTERNAL], ids=["keda", "meter", "external"])
 def test_a_number_that_helm_had_stays_when_another_takes_over(
     server: ApiServer, binary: str, switch: dict[str, Any]
 ) -> None:

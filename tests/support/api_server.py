@@ -32,7 +32,6 @@ KINDS = {
     "networking.k8s.io/v1": ["NetworkPolicy"],
     "policy/v1": ["PodDisruptionBudget"],
     "rbac.authorization.k8s.io/v1": ["Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"],
-    "autoscaling/v2": ["HorizontalPodAutoscaler"],
     "admissionregistration.k8s.io/v1": [
         "ValidatingAdmissionPolicy",
         "ValidatingAdmissionPolicyBinding",
