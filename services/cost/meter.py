@@ -119,6 +119,7 @@ class CostMeter:
         self.rates: dict[tuple[str, str], float] = {}
         self.pods: Counter[str] = Counter()
         self._ready: Counter[str] = Counter()
+        self._present: list[Any] = []  # `V1Pod`s at the newest look, which waits for changes
         self.restarts: dict[str, int] = {}
         self.wanted: dict[str, int] = {}
         self.exit_codes: dict[tuple[str, str], int] = {}
@@ -140,13 +141,15 @@ class CostMeter:
         self._try("state", self._follow)
         if self._keep_secrets is not None:
             self._try("secrets", self._keep_secrets)
-        self._try("pods", self._price)
+        seen = self._try("pods", self._read_pods)
+        if seen:
+            self._try("pods", self._price)
         known = self._try("wanted", self._read_wanted)
         if known and self.autoscaler is not None and self.brake.is_off:
             # Before the end, which takes the actors to zero.
             self._try("autoscaler", self._autoscale)
         self._try("end", lambda: self._end(self._poll_learners()))
-        if known:
+        if known and seen:
             self._try("end", self._judge_starts)
         self._try("end", lambda: self.brake.apply(self.wanted if known else None))
         if self.ledger.is_due(self._clock()):
@@ -211,13 +214,16 @@ class CostMeter:
                 "paused": self.brake.paused or None,
             }
 
+    def _read_pods(self) -> None:
+        self._present = self.cluster.pods()
+
     def _price(self) -> None:
         placed: list[tuple[Usage, float | None]] = []
         pods: Counter[str] = Counter()
         ready: Counter[str] = Counter()
         restarts: Counter[str] = Counter()
         exit_codes: dict[tuple[str, str], int] = {}
-        for pod in self.cluster.pods():
+        for pod in self._present:
             code = exit_code_of(pod)
             if code is not None:
                 exit_codes[component_of(pod), pod.metadata.name] = code
@@ -263,11 +269,10 @@ class CostMeter:
         """Pause what no restart mends; let the actors wait at zero for a learner."""
         if self.brake.holds:
             return
-        pods = self.cluster.pods()
-        if reason := fatal_end(pods):
+        if reason := fatal_end(self._present):
             self.brake.pause(reason)
             return
-        learners = [pod for pod in pods if component_of(pod) == "learner"]
+        learners = [pod for pod in self._present if component_of(pod) == "learner"]
         wanted = self.wanted.get("learner", 0)
         if reason := self._pending.reason(self._clock(), wanted, learners):
             self.brake.begin_wait(reason)

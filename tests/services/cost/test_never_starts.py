@@ -129,6 +129,20 @@ def test_actors_wait_at_zero_for_a_learner_and_come_back(learner: Any, obstacle:
     assert not scene.cluster.kept.keys() & {"waiting", "resumeReplicas", "paused"}
 
 
+def test_pods_are_looked_at_once_in_each_round() -> None:
+    """A look waits a second for changes."""
+    scene, looks = scene_with(member("learner")), []
+    look = scene.cluster.pods
+
+    def counted() -> list[Any]:
+        looks.append(1)
+        return look()
+
+    scene.cluster.pods = counted  # type: ignore[method-assign]
+    scene.meter.reconcile()
+    assert len(looks) == 1
+
+
 def test_a_learner_at_zero_is_not_waited_for() -> None:
     scene = scene_with(member("actor"))
     scene.cluster.wanted["learner"] = 0
