@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from seedbed.launch.supervisor import last_cause
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.text import printable
 from seedbed.services.cost.usage import component_of, exit_code_of, own_status
@@ -21,7 +22,7 @@ FATAL = frozenset(
     }
 )
 RESTARTS = 3
-_LETTERS = 400  # of what the container has written last
+_LETTERS = 400  # of the error with which a container has ended
 
 
 def fatal_end(pods: Iterable[Any]) -> str | None:
@@ -60,15 +61,13 @@ def _ends_in_vain(pod: Any) -> bool:
 
 
 def _last_words(status: Any) -> str:
-    """Return the restarts of a container, and the end of what it has written.
+    """Return the restarts of a container, and the error with which it has ended.
 
     Once its pod is at zero its log is gone.
     """
     restarts = f", after {status.restart_count} restarts"
-    lines = _message(status).strip().splitlines()
-    # The last line repeats the code.
-    text = " ".join(printable(line) for line in lines[-4:-1] or lines)
-    return f"{restarts}: {text[-_LETTERS:]}" if text else restarts
+    cause = " ".join(map(printable, last_cause(_message(status)).splitlines()))
+    return f"{restarts}: {cause[:_LETTERS]}" if cause else restarts
 
 
 def _message(status: Any) -> str:

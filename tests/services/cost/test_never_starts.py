@@ -43,7 +43,9 @@ def scene_with(*pods: Any, pending_s: float = 3600) -> Scene:
     return scene
 
 
-SAID = "seedbed: resume refused: lr 0.1 -> 0.2\nthree ways on\nexit code 23 (RESUME_REFUSED)"
+SAID = (
+    "seedbed: resume refused: lr 0.1 -> 0.2\nthree ways on\nseedbed: exit code 23 (RESUME_REFUSED)"
+)
 
 
 def test_a_learner_that_no_restart_mends_is_paused_with_its_reason() -> None:
