@@ -46,6 +46,27 @@ def owner_of(path: Path, name: str = "") -> Owner:
     return Owner(name or str(path), file.read_text().strip())
 
 
+def read_owner(directory: str) -> Owner | None:
+    """Return the owner that a folder names; None where it names none.
+
+    Raises:
+        SeedbedError: RUN_DIRECTORY: the file is damaged. CHECKPOINT_READ: the folder cannot be
+            read.
+    """
+    try:
+        found = json.loads(open_files(directory).read(OWNER_FILE))
+        return Owner(str(found["run"]), str(found["id"]))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise CheckpointReadError(f"cannot read {directory}: {error}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunDirectoryError(
+            f"{directory}/{OWNER_FILE}, which names the run of these checkpoints, cannot "
+            f"be read: {error}"
+        ) from error
+
+
 class Claim:
     """The right of one run to write checkpoints into a folder.
 
@@ -62,34 +83,14 @@ class Claim:
         self._directory, self._owner = directory, owner
         self._files = open_files(directory)
 
-    def owner(self) -> Owner | None:
-        """Return the owner that the folder names; None where it names none.
-
-        Raises:
-            SeedbedError: RUN_DIRECTORY: the file is damaged. CHECKPOINT_READ: the folder cannot be
-                read.
-        """
-        try:
-            if OWNER_FILE not in self._files.names():
-                return None
-            found = json.loads(self._files.read(OWNER_FILE))
-            return Owner(str(found["run"]), str(found["id"]))
-        except OSError as error:
-            raise CheckpointReadError(f"cannot read {self._directory}: {error}") from error
-        except (ValueError, KeyError, TypeError) as error:
-            raise RunDirectoryError(
-                f"{self._directory}/{OWNER_FILE}, which names the run of these checkpoints, cannot "
-                f"be read: {error}"
-            ) from error
-
     def take(self) -> None:
         """Write the owner into the folder.
 
         Raises:
-            SeedbedError: As `owner`; RUN_DIRECTORY: another run has it, or the file cannot be
+            SeedbedError: As `read_owner`; RUN_DIRECTORY: another run has it, or the file cannot be
                 written.
         """
-        found = self.owner()
+        found = read_owner(self._directory)
         if found == self._owner:
             return
         if found is not None and found.run != self._owner.run and found.id != self._owner.id:
@@ -111,9 +112,9 @@ class Claim:
         """Refuse to write where another run has taken the folder over since.
 
         Raises:
-            SeedbedError: RUN_DIRECTORY; as `owner`, of a folder that may be readable later.
+            SeedbedError: RUN_DIRECTORY; as `read_owner`, of a folder that may be readable later.
         """
-        found = self.owner()
+        found = read_owner(self._directory)
         if found is not None and found != self._owner:
             raise RunDirectoryError(
                 f"{self._directory} was taken over by another start of the run {found.run} (id "

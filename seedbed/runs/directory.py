@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from seedbed.checkpoints.format import Checkpoint
-from seedbed.checkpoints.owner import OWNER_FILE, RUN_ID_FILE, Claim, Owner, owner_of
+from seedbed.checkpoints.owner import OWNER_FILE, RUN_ID_FILE, Claim, Owner, owner_of, read_owner
 from seedbed.checkpoints.store import CheckpointStore
 from seedbed.config import Experiment
 from seedbed.config.load import dump_experiment
@@ -429,7 +429,11 @@ def _claim(directory: RunDirectory, name: str) -> None:
     store, record = directory.store, _record(directory)
     claim = Claim(store.directory, owner)
     is_own = record is not None and checkpoint_directory(directory.path, record) == store.directory
-    if not is_own and claim.owner() is None and (newest := store.newest()) is not None:
+    if (
+        not is_own
+        and read_owner(store.directory) is None
+        and (newest := store.newest()) is not None
+    ):
         found = _settings_of(newest).name
         if found != directory.experiment.name:
             raise RunDirectoryError(
@@ -444,7 +448,7 @@ def _claim(directory: RunDirectory, name: str) -> None:
 def _unowned(folder: str, directory: RunDirectory) -> Checkpoint | None:
     """Return the newest checkpoint of a folder without an owner, of a run with the same name."""
     store = CheckpointStore(folder)
-    if Claim(folder, owner_of(directory.path)).owner() is not None:
+    if read_owner(folder) is not None:
         return None
     newest = store.newest()
     is_same = newest is not None and _settings_of(newest).name == directory.experiment.name

@@ -97,11 +97,11 @@ def test_a_folder_that_cannot_be_read_for_a_moment_ends_no_run(
     with open_run_directory(tmp_path / "one", experiment(tmp_path / "ck")) as run:
         save(run, 5)
 
-        def fail(*_: object) -> list[str]:
+        def fail(*_: object) -> bytes:
             raise OSError("the network is away")
 
         with monkeypatch.context() as away:
-            away.setattr("seedbed.checkpoints.files.Files.names", fail)
+            away.setattr("seedbed.checkpoints.files.Files.read", fail)
             with pytest.raises(SeedbedError, match="the network is away") as caught:
                 save(run, 6)
         assert caught.value.code is ExitCode.CHECKPOINT_READ
