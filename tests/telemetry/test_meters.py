@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,23 +48,32 @@ def test_the_meters_bill_counts_and_between_its_answers_its_price(tmp_path: Path
     assert counters.dollars == pytest.approx(40.0 + 20 * 0.5)
 
 
-def test_without_an_answer_the_experiments_prices_count_after_two_minutes() -> None:
-    """Not before: they are this machine's, and the release's bill is another one."""
+Unanswered = tuple[Clock, Counters, Telemetry]
+
+
+@pytest.fixture
+def unanswered() -> Iterator[Unanswered]:
+    """Return the telemetry of a learner whose meter has not answered yet, with its clock."""
     silent = MetricsServer(0, CollectorRegistry())  # 404 on /status
     clock, counters = Clock(), Counters()
-    ours = telemetry(silent.port, clock, counters)
+    yield clock, counters, telemetry(silent.port, clock, counters)
+    silent.close()
+
+
+def test_without_an_answer_the_experiments_prices_count_after_two_minutes(
+    unanswered: Unanswered,
+) -> None:
+    """Not before: they are this machine's, and the release's bill is another one."""
+    clock, counters, ours = unanswered
     for seconds, dollars in ((10, 0.0), (109, 0.0), (1, 120.0), (10, 130.0)):
         clock.now += seconds
         ours.cost.account()
         assert counters.dollars == pytest.approx(dollars)
         assert ours.cost.dollars_per_hour == (3600.0 if dollars else 0.0)
-    silent.close()
 
 
-def test_a_bill_does_not_fall_with_the_first_answer_of_a_meter() -> None:
-    silent = MetricsServer(0, CollectorRegistry())
-    clock, counters = Clock(), Counters()
-    ours = telemetry(silent.port, clock, counters)
+def test_a_bill_does_not_fall_with_the_first_answer_of_a_meter(unanswered: Unanswered) -> None:
+    clock, counters, ours = unanswered
     counters.dollars = 50.0  # of the checkpoint
     clock.now += 30
     ours.cost.account()
@@ -73,13 +83,12 @@ def test_a_bill_does_not_fall_with_the_first_answer_of_a_meter() -> None:
     clock.now += 10
     ours.cost.account()
     assert (counters.dollars, ours.cost.dollars_per_hour) == (50.2, 36.0)
-    silent.close()
 
 
-def test_what_was_estimated_before_the_first_answer_is_in_that_answer() -> None:
-    silent = MetricsServer(0, CollectorRegistry())
-    clock, counters = Clock(), Counters()
-    ours = telemetry(silent.port, clock, counters)
+def test_what_was_estimated_before_the_first_answer_is_in_that_answer(
+    unanswered: Unanswered,
+) -> None:
+    clock, counters, ours = unanswered
     counters.dollars = 50.0  # of the checkpoint
     clock.now += 120
     ours.cost.account()
@@ -93,4 +102,3 @@ def test_what_was_estimated_before_the_first_answer_is_in_that_answer() -> None:
     ours.cost.account()
     assert counters.dollars == pytest.approx(57.0)
     assert ours.status()["resumed_dollars"] == 50.0
-    silent.close()
