@@ -83,15 +83,18 @@ class TokenSecret:
 
     def _keep(self) -> None:
         self._looked = self._clock()
+        owner = self._core.read_namespaced_config_map(
+            f"{self._release}-experiment", self._namespace, _request_timeout=TIMEOUT_S
+        )
         if self._name:
             secret = self._read(self._name) or self._make()
-            self._own(secret)
+            self._own(secret, owner)
             text = base64.b64decode(secret.data[str(Role.OBSERVER)]).decode()
             if not self._file.exists() or self._file.read_text() != text:
                 atomic_write(self._file, text)
         for name in self._others:
             if (secret := self._read(name)) is not None:
-                self._own(secret)
+                self._own(secret, owner)
 
     def _read(self, name: str) -> Any | None:
         try:
@@ -115,11 +118,8 @@ class TokenSecret:
         log.info("Secret %s created", self._name)
         return made
 
-    def _own(self, secret: Any) -> None:
+    def _own(self, secret: Any, owner: Any) -> None:
         """Make the release the owner of a Secret, which a version before may have made."""
-        owner = self._core.read_namespaced_config_map(
-            f"{self._release}-experiment", self._namespace, _request_timeout=TIMEOUT_S
-        )
         owners = secret.metadata.owner_references or []
         if any(one.uid == owner.metadata.uid for one in owners):
             return
