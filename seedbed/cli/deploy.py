@@ -13,9 +13,12 @@ from typing import Any
 
 import yaml
 
-from seedbed.cli.deploy_follow import follow
-from seedbed.cli.deploy_images import build_and_push
-from seedbed.cli.deploy_plan import (
+from seedbed.config import Experiment, load_experiment
+from seedbed.config.load import override, parse_experiment
+from seedbed.config.shipped import experiment_file
+from seedbed.deploy.follow import follow
+from seedbed.deploy.images import build_and_push
+from seedbed.deploy.plan import (
     ApiObject,
     first_pod,
     objects_of,
@@ -24,10 +27,7 @@ from seedbed.cli.deploy_plan import (
     replicas_of,
     template_of,
 )
-from seedbed.cli.deploy_programs import run as call
-from seedbed.config import Experiment, load_experiment
-from seedbed.config.load import override, parse_experiment
-from seedbed.config.shipped import experiment_file
+from seedbed.deploy.programs import run as call
 from seedbed.runtime.exit_codes import ConfigError
 
 _SOURCE = Path(__file__).resolve().parents[2]

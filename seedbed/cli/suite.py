@@ -13,9 +13,9 @@ from typing import Any
 
 from seedbed.cli.arguments import positive
 from seedbed.cli.deploy import add_release_options, install_release
-from seedbed.cli.deploy_programs import run as call
 from seedbed.cli.output import emit
 from seedbed.cli.suite_table import page, table
+from seedbed.deploy.programs import run as call
 from seedbed.runtime.exit_codes import ConfigError
 from seedbed.runtime.terminal import print_lines
 from seedbed.sets.folder import Member, read_members

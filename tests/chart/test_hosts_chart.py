@@ -12,7 +12,7 @@ import yaml
 
 from seedbed.cli import actor as actor_command
 from seedbed.cli import cost as cost_command
-from seedbed.cli.deploy_plan import objects_of, plan
+from seedbed.deploy.plan import objects_of, plan
 from tests.support.api_server import api_server
 from tests.support.chart import CHART, NO_METER, ROOT, Rendered, merged, refused, render, run
 

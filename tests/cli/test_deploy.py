@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
-from seedbed.cli import deploy_follow
 from seedbed.cli.main import main
 from seedbed.config import parse_experiment
+from seedbed.deploy import follow as deploy_follow
 from seedbed.runtime.exit_codes import ExitCode
 from tests.support.api_server import ApiServer, api_server
 from tests.support.chart import ROOT, Rendered, helm

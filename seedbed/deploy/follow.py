@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from seedbed.cli.deploy_programs import run
+from seedbed.deploy.programs import run
 from seedbed.launch.supervisor import describe_exit, last_cause
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.formats import duration

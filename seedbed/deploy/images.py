@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from seedbed.cli.deploy_plan import ApiObject, only, template_of, workload_of
-from seedbed.cli.deploy_programs import run
 from seedbed.config import Experiment
+from seedbed.deploy.plan import ApiObject, only, template_of, workload_of
+from seedbed.deploy.programs import run
 from seedbed.runtime.exit_codes import ConfigError
 
 # What the resources of the learner's container say of its image.

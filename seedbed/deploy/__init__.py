@@ -1,0 +1,1 @@
+"""Releases on a cluster, by way of helm and kubectl."""
