@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import tomllib
 from collections.abc import Iterator
-from functools import cache
 from importlib.metadata import packages_distributions
 
 import pytest
@@ -14,6 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from tests.support.locks import lock
 from tests.support.source_imports import ROOT, imports
 
 LOCKS = (
@@ -39,20 +38,6 @@ EXTRAS = {
 # What each image runs. The rooms of the learner are all but what other images are for.
 LIGHT = ("seedbed/cli", "seedbed/config", "seedbed/rpc", "seedbed/runtime")
 LEARNER = ("services/learner", "services/replay", "services/actor", "seedbed")
-
-
-@cache
-def lock(name: str) -> dict[str, str]:
-    """Versions by package. Fails on a package without a hash and on any other option."""
-    text = (ROOT / "requirements" / f"{name}.lock").read_text().replace("\\\n", " ")
-    versions = {}
-    for line in text.splitlines():
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        match = re.fullmatch(r"([a-z0-9.-]+)==(\S+)((?: +--hash=sha256:[0-9a-f]{64})+) *", line)
-        assert match, f"requirements/{name}.lock: not a pinned package with hashes: {line[:100]}"
-        versions[match[1]] = match[2]
-    return versions
 
 
 @pytest.mark.parametrize("name", [*LOCKS, "installer"])

@@ -8,6 +8,7 @@ import argparse
 import sys
 import tempfile
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ from seedbed.deploy.programs import run as call
 from seedbed.runtime.exit_codes import ConfigError
 
 _SOURCE = Path(__file__).resolve().parents[2]
+# In the wheel a folder, in a checkout a link to helm/seedbed.
+_CHART = Path(str(files("seedbed") / "chart")).resolve()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,8 +57,8 @@ def add_release_options(parser: argparse.ArgumentParser) -> None:
     add("--set", action="append", default=[], metavar="a.b=c", help=text)
     text = "show the pods and what they cost an hour, and install nothing; needs no cluster"
     add("--dry-run", action="store_true", help=text)
-    text = "chart, a folder or oci://HOST/PATH (default: the one of this checkout)"
-    add("--chart", default=str(_SOURCE / "helm" / "seedbed"), help=text)
+    text = "chart, a folder or oci://HOST/PATH (default: the one of this Seedbed)"
+    add("--chart", default=str(_CHART), help=text)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -83,10 +86,10 @@ def install_release(args: argparse.Namespace) -> tuple[str, list[ApiObject]]:
     Raises:
         SeedbedError: As `run`, but for LEARNER_UNREACHABLE.
     """
-    if not (args.chart.startswith("oci://") or Path(args.chart).is_dir()):
+    if not (args.chart.startswith("oci://") or (Path(args.chart) / "Chart.yaml").is_file()):
         raise ConfigError(
-            f"there is no chart {args.chart}: it is in the source tree and not in the package; run "
-            "`python -m seedbed.cli.main deploy` in a checkout of Seedbed, or give --chart"
+            f"there is no chart in {args.chart}: Seedbed's wheel and a checkout have one, its "
+            "images have none; give --chart a folder with a Chart.yaml, or oci://HOST/PATH"
         )
     follows, given, experiment = _layers(args)
     profiles = [f"--values={profile_file(args.chart, name)}" for name in args.profile]
@@ -195,7 +198,7 @@ def profile_file(chart: str, name: str) -> str:
     Raises:
         SeedbedError: CONFIG, there is no such profile.
     """
-    own = Path(chart) / "profiles"
+    own = (_CHART if chart.startswith("oci://") else Path(chart)) / "profiles"
     for file in (Path(name), own / f"{name}.yaml"):
         if file.is_file():
             return str(file)

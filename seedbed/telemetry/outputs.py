@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from pathlib import Path
-from typing import ClassVar, TextIO
+from typing import TYPE_CHECKING, ClassVar, TextIO
 
 from seedbed.config.schema import Experiment
 from seedbed.runtime.formats import Number
@@ -16,8 +16,10 @@ from seedbed.telemetry.curves import Points
 from seedbed.telemetry.progress import ProgressFile
 from seedbed.telemetry.progress_line import ProgressLine
 from seedbed.telemetry.status import RunStatus, write_status
-from seedbed.telemetry.tensorboard import EventFile
 from seedbed.telemetry.weights_and_biases import WandbRun
+
+if TYPE_CHECKING:  # tensorboardX is the learner's; a laptop that only deploys has none
+    from seedbed.telemetry.tensorboard import EventFile
 
 log = logging.getLogger(__name__)
 
@@ -117,6 +119,8 @@ class Outputs:
         *_, (frames, _) = points
         try:
             if self._events is None:
+                from seedbed.telemetry.tensorboard import EventFile
+
                 self._events = EventFile(run_dir / "tensorboard", frames)
                 self._events.add_settings(frames, self._experiment)
             for each in points:

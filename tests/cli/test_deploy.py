@@ -446,7 +446,7 @@ def test_a_chart_that_is_not_there_is_named(
     programs: Programs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["deploy", PONG, "--chart", str(programs.folder / "none")]) == ExitCode.CONFIG
-    assert "/none: it is in the source tree and not in the package" in capsys.readouterr().err
+    assert "/none: Seedbed's wheel and a checkout have one" in capsys.readouterr().err
 
 
 def test_a_pod_that_the_upgrade_replaces_is_no_failure(
