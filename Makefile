@@ -108,8 +108,8 @@ image-football: ## Build the actor's image with Google Research Football (10 min
 	docker build -t localhost/seedbed-actor-football:dev -f Dockerfile.actor --target football \
 	  --build-arg BASE=python:3.11-slim-bookworm .
 
-release: $(INSTALLED_DEV) ## Write images, charts and SBOMs of a release of SOURCE (an address) to dist/release.
-	$(BIN)/python -m tools.release --out dist/release --source '$(SOURCE)' $(ARGS)
+release: $(INSTALLED_DEV) ## Write a release of SOURCE (an address) for REGISTRY to dist/release.
+	$(BIN)/python -m tools.release --out dist/release --source '$(SOURCE)' --registry '$(REGISTRY)' $(ARGS)
 
 kind-up: images ## Make a cluster in Docker, with the images in it.
 	kind create cluster --config k8s/kind.yaml

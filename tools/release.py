@@ -1,6 +1,7 @@
-"""Make a release: `python -m tools.release --out DIR --source URL` writes what a registry takes.
+"""Make a release: `python -m tools.release --out DIR --source URL --registry R` writes all of it.
 
 charts/NAME-VERSION.tgz    packages with Artifact Hub's annotations; `.prov` with --key
+wheel/                     the wheel, which has the chart too; both take their images from R
 oci/NAME/                  an OCI layout of each chart, and of each image where buildah is
 sbom/LOCK.cdx.json         CycloneDX, from the lock files that the images are made of
 changelog.md               what CHANGELOG.md says of this version
@@ -53,13 +54,33 @@ def changes() -> list[str]:
     return [" ".join(entry.split()) for entry in entries]
 
 
-def package(chart: str, out: Path, source: str, key: list[str]) -> Path:
+def name_registry(chart: Path, registry: str) -> None:
+    """Make a registry the default of the chart's images; their tag is its appVersion."""
+    values = chart / "values.yaml"
+    text, found = re.subn(
+        r"^(image:\n  registry: )localhost$", rf"\g<1>{registry}", values.read_text(), flags=re.M
+    )
+    assert found == 1, f"{values} has no image.registry: localhost"
+    values.write_text(text)
+
+
+def build_wheel(out: Path, registry: str) -> None:
+    """Build the wheel of what git tracks, whose chart takes its images from the registry."""
+    with tempfile.TemporaryDirectory() as folder:
+        _run("git", "-c", "safe.directory=*", "checkout-index", "--all", f"--prefix={folder}/")
+        name_registry(Path(folder) / "helm" / "seedbed", registry)
+        build = ("-m", "build", "--no-isolation", "--wheel", f"--outdir={out}", folder)
+        _run(sys.executable, *build, capture_output=True)
+
+
+def package(chart: str, out: Path, source: str, registry: str, key: list[str]) -> Path:
     """Package a chart, with annotations, and sign it where a key is named.
 
     Args:
         chart: Folder under `helm/`.
         out: Folder of the package.
         source: Address of the repository.
+        registry: Where its images are.
         key: Options of `helm package` that sign; [] does not.
     """
     with tempfile.TemporaryDirectory() as folder:
@@ -75,6 +96,8 @@ def package(chart: str, out: Path, source: str, key: list[str]) -> Path:
             values = copy / "values.yaml"
             url = f"{source}/blob/v{meta['version']}/docs/runbooks"
             values.write_text(values.read_text().replace("url: docs/runbooks", f"url: {url}"))
+        else:
+            name_registry(copy, registry)
         (copy / "Chart.yaml").write_text(yaml.safe_dump(meta, sort_keys=False))
         helm = shutil.which("helm") or str(ROOT / ".venv" / "kube" / "helm")
         subprocess.run([helm, "package", str(copy), "-d", str(out), *key], check=True)
@@ -159,22 +182,36 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--source", required=True, help="address of the repository")
+    text = "where images and charts go, such as ghcr.io/OWNER: the default of the chart's images"
+    parser.add_argument("--registry", required=True, help=text)
+    parser.add_argument("--tag", help="git's, which must be v and the chart's version")
     parser.add_argument("--key", help="name of the GnuPG key that signs the charts")
     parser.add_argument("--keyring", help="file of the secret key, as gpg --export-secret-keys")
     parser.add_argument("--no-images", action="store_true", help="charts and documents only")
     args = parser.parse_args()
+    if not args.registry:
+        parser.error(
+            "--registry (make release REGISTRY=R) is empty: the chart's images come from it"
+        )
+    meta = yaml.safe_load((ROOT / "helm" / "seedbed" / "Chart.yaml").read_text())
+    version, images = meta["version"], meta["appVersion"]
+    if version != images or args.tag not in (None, f"v{version}"):
+        parser.error(
+            f"the chart is of version {version}, its images of {images}, the tag is {args.tag}: "
+            "make them one in helm/seedbed/Chart.yaml"
+        )
     for name in ("charts", "oci", "sbom"):
         (args.out / name).mkdir(parents=True, exist_ok=True)
     key = ["--sign", "--key", args.key, "--keyring", args.keyring] if args.key else []
     for chart in CHARTS:
-        packed = package(chart, args.out / "charts", args.source.rstrip("/"), key)
+        packed = package(chart, args.out / "charts", args.source.rstrip("/"), args.registry, key)
         write_layout(packed, chart, args.out / "oci" / f"chart-{chart}")
     for lock in sorted((ROOT / "requirements").glob("*.lock")):
         if lock.name.startswith(("learner-", "actor", "cost")):
             bill = json.dumps(bill_of_materials(lock), indent=1)
             (args.out / "sbom" / f"{lock.stem}.cdx.json").write_text(bill)
     (args.out / "changelog.md").write_text("".join(f"- {entry}\n" for entry in changes()))
-    version = yaml.safe_load((ROOT / "helm" / "seedbed" / "Chart.yaml").read_text())["version"]
+    build_wheel(args.out / "wheel", args.registry)
     if args.no_images:
         return 0
     if shutil.which("buildah") is None:

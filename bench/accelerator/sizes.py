@@ -29,7 +29,10 @@ class Sizes:
     end_to_end_window_s: float = 60.0
     end_to_end_sequences: int = 20_000
     end_to_end: Sequence[tuple[str, str]] = (
-        ("vtrace", "null"), ("vtrace", "ale"), ("r2d2", "null"), ("r2d2", "ale"),
+        ("vtrace", "null"),
+        ("vtrace", "ale"),
+        ("r2d2", "null"),
+        ("r2d2", "ale"),
     )  # fmt: skip; R2D2 compiles for minutes
     small_network: bool = False
     curve_s: float = 170.0  # of a slice of a curve's run

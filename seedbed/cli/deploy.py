@@ -18,7 +18,7 @@ from seedbed.config import Experiment, load_experiment
 from seedbed.config.load import override, parse_experiment
 from seedbed.config.shipped import experiment_file
 from seedbed.deploy.follow import follow
-from seedbed.deploy.images import build_and_push
+from seedbed.deploy.images import build_and_push, note_on_localhost
 from seedbed.deploy.plan import (
     ApiObject,
     first_pod,
@@ -119,6 +119,8 @@ def install_release(args: argparse.Namespace) -> tuple[str, list[ApiObject]]:
         chart.append(own)
         objects = objects_of(call("helm", "template", *chart, *live))
         _print_line("\n".join([title, *plan(objects)]))
+        if note := note_on_localhost(kubectl, objects):
+            _print_line(note)
         call("helm", "upgrade", "--install", *chart, "--create-namespace")
     return release, objects
 

@@ -1,15 +1,17 @@
 """Images of a release, built from this checkout and pushed to a registry."""
 
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from seedbed.config import Experiment
-from seedbed.deploy.plan import ApiObject, only, template_of, workload_of
+from seedbed.deploy.plan import ApiObject, only, template_of, workload_of, workloads
 from seedbed.deploy.programs import run
-from seedbed.runtime.exit_codes import ConfigError
+from seedbed.runtime.exit_codes import ConfigError, SeedbedError
 
 # What the resources of the learner's container say of its image.
 _ACCELERATORS = {"nvidia.com/gpu": "gpu", "google.com/tpu": "tpu"}
@@ -77,3 +79,46 @@ def _images(
 def _repository(image: str) -> str:
     """Return the last part of an image's name, without tag and digest."""
     return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
+
+
+def note_on_localhost(kubectl: tuple[str, ...], objects: list[ApiObject]) -> str:
+    """Return what is wrong with images of `localhost/` on a cluster elsewhere; "" if nothing is.
+
+    Args:
+        kubectl: The program with its options.
+        objects: The rendered chart.
+    """
+    named = {
+        container["image"]
+        for item in workloads(objects)
+        for container in template_of(item)["spec"]["containers"]
+        if container["image"].startswith("localhost/")
+    }
+    host = _host_of_cluster(kubectl) if named else None
+    if host is None or _is_this_machine(host):
+        return ""
+    return (
+        f"note: a node of {host} takes localhost/ for itself, so it must have these already: "
+        f"{', '.join(sorted(named))}; --registry R builds and pushes them, --set image.registry=R "
+        "names where they are"
+    )
+
+
+def _host_of_cluster(kubectl: tuple[str, ...]) -> str | None:
+    """Return the host of the API server; None in a pod, which has an account and no context."""
+    what = ("config", "view", "--minify", "--output=jsonpath={.clusters[0].cluster.server}")
+    try:
+        return urlsplit(run(*kubectl, *what)).hostname
+    except SeedbedError:
+        return None
+
+
+def _is_this_machine(host: str) -> bool:
+    """Return whether an address is of this machine: a socket can be bound to no other."""
+    try:
+        ((family, kind, _, _, address), *_) = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+        with socket.socket(family, kind) as probe:
+            probe.bind(address)
+    except OSError:
+        return False
+    return True

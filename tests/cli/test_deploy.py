@@ -37,6 +37,7 @@ done
 KUBECTL = """
 case "$*" in
   *statefulsets*) cat {folder}/statefulsets ;;
+  *"config view"*) cat {folder}/server 2>/dev/null ;;
   *"get events"*) cat {folder}/events ;;
   *"get pods"*)
     next=$(ls {folder}/pods | head -1)
@@ -421,6 +422,27 @@ def test_a_pod_that_cannot_start_ends_the_waiting(
     said = capsys.readouterr().err
     for word in words:
         assert word in said
+
+
+@pytest.mark.parametrize(
+    ("server", "registry", "is_told"),
+    [
+        ("https://192.0.2.7:443", "localhost", True),
+        ("https://192.0.2.7:443", "reg.example/me", False),
+        ("https://127.0.0.1:6443", "localhost", False),
+    ],
+)
+def test_images_of_localhost_are_told_where_the_cluster_is_elsewhere(
+    programs: Programs,
+    capsys: pytest.CaptureFixture[str],
+    server: str,
+    registry: str,
+    is_told: bool,
+) -> None:
+    (programs.folder / "server").write_text(server)
+    assert main(["deploy", PONG, "--set", f"image.registry={registry}"]) == 0
+    said = capsys.readouterr().err
+    assert ("a node of 192.0.2.7 takes localhost/ for itself" in said) == is_told
 
 
 def test_a_profile_is_one_of_the_chart_or_a_file(

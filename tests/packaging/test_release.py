@@ -1,24 +1,35 @@
-"""What `make release` writes, without images."""
+"""What `make release` writes, without images: its chart and its wheel name where those are."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 
+import pytest
 import yaml
 
+from tests.support.chart import CHART, SHARDS, run
 from tests.support.source_imports import ROOT
 
-SOURCE = "https://code.example.com/seedbed"
+SOURCE, REGISTRY = "https://code.example.com/seedbed", "reg.example.com/people"
 
 
+def release(out: Path, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    given = ("--out", str(out), "--source", SOURCE, "--registry", REGISTRY)
+    command = [sys.executable, "-m", "tools.release", *given, *options]
+    environment = {**os.environ, **variables}
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
+
+
+@pytest.mark.slow
 def test_charts_layouts_and_bills_of_materials(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tools.release", "--out", str(tmp_path), "--no-images"]
-    subprocess.run([*command, "--source", SOURCE], cwd=ROOT, check=True, capture_output=True)
+    assert release(tmp_path, "--no-images").returncode == 0
     for chart in ("seedbed", "seedbed-platform"):
         (packed,) = tmp_path.glob(f"charts/{chart}-[0-9]*.tgz")
         with tarfile.open(packed) as archive:
@@ -43,16 +54,30 @@ def test_charts_layouts_and_bills_of_materials(tmp_path: Path) -> None:
     names = {item["name"] for item in bill["components"]}
     assert {"grpcio", "numpy"} <= names
     assert all(item["hashes"] for item in bill["components"])
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["version"]
+    with zipfile.ZipFile(next(tmp_path.glob("wheel/*.whl"))) as archive:
+        archive.extractall(tmp_path / "unpacked")
+    (packed,) = tmp_path.glob("charts/seedbed-[0-9]*.tgz")
+    for chart in (packed, tmp_path / "unpacked" / "seedbed" / "chart"):
+        rendered = run("template", "pong", str(chart), values=SHARDS)
+        images = set(re.findall(r"image: \"?([^\s\"]+)", rendered.stdout))
+        assert images == {f"{REGISTRY}/seedbed-{x}:{version}" for x in ("actor", "cost", "learner")}
 
 
+def test_a_tag_of_another_version_is_refused(tmp_path: Path) -> None:
+    """Its images would be pushed as what the chart does not name."""
+    refused = release(tmp_path, "--no-images", "--tag", "v9.9.9")
+    assert refused.returncode == 2
+    assert "the tag is v9.9.9" in refused.stderr
+
+
+@pytest.mark.slow
 def test_images_of_every_learner_on_a_base_named_by_its_digest(tmp_path: Path) -> None:
     said = tmp_path / "said"
     program = tmp_path / "buildah"
     program.write_text(f'#!/bin/sh\necho "$*" >> {said}\n[ $1 != inspect ] || echo sha256:abc\n')
     program.chmod(0o755)
-    command = [sys.executable, "-m", "tools.release", "--out", str(tmp_path), "--source", SOURCE]
-    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, env={**os.environ, **path})
+    assert release(tmp_path, PATH=f"{tmp_path}:{os.environ['PATH']}").returncode == 0
     builds = [line for line in said.read_text().splitlines() if line.startswith("bud ")]
     assert all("--build-arg=BASE=docker.io/library/python@sha256:abc" in line for line in builds)
     assert not any("REVISION=unknown" in line or "REVISION= " in line for line in builds)
