@@ -11,10 +11,11 @@ from seedbed.agents import AGENTS
 from seedbed.config.environment import FAMILIES
 from seedbed.config.keys import Key, agent_sections, keys
 from seedbed.config.schema import Experiment
+from seedbed.networks import NETWORK_OPTIONS
 
 
 def experiment_schema() -> str:
-    """Return `files/schema.json`: `settings` and `agents`, one a line.
+    """Return `files/schema.json`: `settings`, `agents` and `networks`, one a line.
 
     A setting has its `class`, its `default`, the `reason` of an identity, and the `agent` or the
     `family` of environments that alone reads it. An agent has the properties that decide which
@@ -25,6 +26,7 @@ def experiment_schema() -> str:
             {
                 "settings": {key.path: _setting(key) for key in keys()},
                 "agents": {name: _agent(name) for name in AGENTS},
+                "networks": NETWORK_OPTIONS,
             },
             indent=1,
         )

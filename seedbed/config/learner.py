@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
-from seedbed.networks import NETWORKS
+from seedbed.networks import NETWORK_OPTIONS, NETWORKS
 from seedbed.runtime.install import installed_backends
 from seedbed.settings import (
     FREE,
@@ -322,6 +322,18 @@ class Learner(Section):
     def host_batch_size(self) -> int:
         """Unrolls (or sequences) that each host brings to a training batch."""
         return self.batch_size // self.hosts
+
+    @model_validator(mode="after")
+    def _network_takes_its_options(self) -> "Learner":
+        known = NETWORK_OPTIONS.get(self.network)
+        if known is None:  # a module:Class
+            return self
+        if unknown := sorted(set(self.network_options) - set(known)):
+            raise ValueError(
+                f"network_options {unknown} unknown to network {self.network!r}, which takes "
+                f"{', '.join(known) or 'none'}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _devices_fit(self) -> "Learner":

@@ -9,3 +9,13 @@ NETWORKS = {
     "nature": "seedbed.networks.nature:Nature",
     "nature_shallow": "seedbed.networks.nature:NatureShallow",
 }
+
+# Keyword arguments of each, as `learner.network_options` has them.
+NETWORK_OPTIONS = {
+    "football": (),
+    "impala_deep": ("width",),
+    "impala_shallow": ("standardize",),
+    "mlp": ("units", "activation"),
+    "nature": ("standardize",),
+    "nature_shallow": ("standardize",),
+}

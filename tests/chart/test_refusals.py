@@ -21,6 +21,10 @@ TPU = {"type": "tpu", "name": "tpu-v6e-slice", "topology": "1x1"}
         ({"experiment": {"learner": {"lstm_unit": 1}}}, ["lstm_unit"]),
         ({"experiment": {"learner": {"network": "impala"}}}, ["network"]),
         (
+            {"experiment": {"learner": {"network": "mlp", "network_options": {"hidden": 3}}}},
+            ["network_options.hidden is unknown to network mlp", "units, activation"],
+        ),
+        (
             {
                 "experiment": {"learner": {"backend": "jax"}},
                 "learner": {

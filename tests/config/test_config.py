@@ -35,7 +35,7 @@ def test_the_minimal_experiment_is_the_papers_table_9() -> None:
 
 def test_what_is_dumped_is_read_again() -> None:
     experiment = parse_experiment(
-        MINIMAL, ["learner.network_options={width: 2}", "stop.env_frames=9"]
+        MINIMAL, ["learner.network_options={standardize: true}", "stop.env_frames=9"]
     )
     assert parse_experiment(dump_experiment(experiment)) == experiment
 
@@ -145,6 +145,10 @@ def test_a_replay_that_just_suffices_is_taken() -> None:
             ["topology hogwild with agent r2d2", "target network"],
         ),
         (["gossip.graphs=[star]"], ["gossip.graphs.0", '"star"']),
+        (
+            ["learner.network=mlp", "learner.network_options.hidden=3"],
+            ["network_options ['hidden'] unknown to network 'mlp'", "units, activation"],
+        ),
         (["learner.network=impala"], ["unknown: one of football", '"impala"']),
         (
             ["agent=ppo"],

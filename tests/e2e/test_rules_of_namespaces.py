@@ -137,7 +137,7 @@ def test_actors_wait_at_zero_for_a_learner_without_a_node(namespace: str, tmp_pa
 @pytest.mark.e2e_all
 def test_a_learner_that_no_restart_mends_is_paused(namespace: str, tmp_path: Path) -> None:
     release = Release("fatal", namespace, tmp_path)
-    options = {"experiment": {"learner": {"network": "mlp", "network_options": {"hidden": 3}}}}
+    options = {"experiment": {"learner": {"network": "no_such_module:Net"}}}
     release.install(values(**options))
     until(lambda: "paused" in release.state(), "it is paused", 600)
     assert release.state()["paused"].startswith("exit code 10 (CONFIG) of fatal-learner-0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import keras
@@ -10,10 +11,11 @@ import pytest
 from keras import ops
 from numpy.typing import NDArray
 
+from seedbed.networks import NETWORK_OPTIONS, NETWORKS
 from seedbed.networks.body import Body, encoded, without_first
 from seedbed.networks.entries import unpacked_bits
 from seedbed.networks.image import FirstConvolution
-from seedbed.networks.registry import make_body, prepared_frame
+from seedbed.networks.registry import load_class, make_body, prepared_frame
 from seedbed.ops.frame_stack import stack_unroll
 from seedbed.packed import ACTION_MASK, Entry, PackedSpec
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -57,6 +59,14 @@ class Doubling(keras.layers.Layer):
 
     def call(self, x: Any) -> Any:
         return self.dense(ops.cast(x, "float32"))
+
+
+def test_the_schema_has_the_options_of_each_network() -> None:
+    signatures = {
+        name: tuple(inspect.signature(load_class(path, "learner.network")).parameters)
+        for name, path in NETWORKS.items()
+    }
+    assert signatures == NETWORK_OPTIONS
 
 
 def body_of(

@@ -124,7 +124,7 @@ def test_free_settings_do_not_change_the_digest() -> None:
 
 def test_entries_of_a_mapping_are_compared_with_their_types() -> None:
     def made(kwargs: str) -> Experiment:
-        return experiment(f"learner.network_options={kwargs}")
+        return experiment("learner.network=a.b:Net", f"learner.network_options={kwargs}")
 
     old = made("{a: 1, b: [1, 2], c: {x: 1, y: 2}}")
     assert compare(old, made("{c: {y: 2, x: 1}, b: [1, 2], a: 1}")) == []
@@ -158,7 +158,7 @@ def test_what_nobody_named_keeps_its_recorded_value(capsys: pytest.CaptureFixtur
 def test_refusals_come_all_at_once_with_both_values_and_the_way_out() -> None:
     new = experiment(
         "learner.lstm_units=256",
-        "learner.network_options={width: 2}",
+        "learner.network_options={standardize: true}",
         "environment.atari.height=42",
         "stop.env_frames=10",
     )
@@ -167,7 +167,7 @@ def test_refusals_come_all_at_once_with_both_values_and_the_way_out() -> None:
     message = str(caught.value)
     assert caught.value.code == ExitCode.RESUME_REFUSED
     assert "learner.lstm_units: 0 -> 256" in message
-    assert "learner.network_options.width: none -> 2" in message
+    assert "learner.network_options.standardize: none -> True" in message
     assert "environment.atari.height: 84 -> 42" in message
     assert "stop.env_frames" not in message
     assert "--init-from" in message
@@ -182,7 +182,7 @@ OTHER = {
     "environment.atari.full_action_space": "false",
     "environment.football.smm": "120x90",
     "learner.network": "nature",
-    "learner.network_options": "{width: 2}",
+    "learner.network_options": "{standardize: true}",
     "learner.optimizer.name": "adam",
     "learner.optimizer.momentum": "0.9",
     "agent": "a.b:C",

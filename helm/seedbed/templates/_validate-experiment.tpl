@@ -6,6 +6,13 @@
 {{- if get $learner "deterministic" -}}
   {{- fail "experiment.learner.deterministic is for `seedbed train`, which steps the environments itself: leave it out" -}}
 {{- end -}}
+{{- $network := include "seedbed.setting" (dict "root" . "path" "learner.network") -}}
+{{- $options := get (include "seedbed.schema" . | fromJson).networks $network -}}
+{{- range $name, $_ := get $learner "network_options" | default dict -}}
+  {{- if and (kindIs "slice" $options) (not (has $name $options)) -}}
+    {{- fail (printf "experiment.learner.network_options.%s is unknown to network %s, which takes %s" $name $network (join ", " $options | default "none")) -}}
+  {{- end -}}
+{{- end -}}
 {{- $checkpoints := dig "checkpoint" "directory" "" $learner -}}
 {{- if not (or .Values.learner.persistence.checkpoints (contains "://" $checkpoints) (include "seedbed.isInPod" (dict "root" . "path" $checkpoints))) -}}
   {{- fail (printf "experiment.learner.checkpoint.directory %q is not in the learner's pod: leave it out for the release's volume, or say learner.persistence.checkpoints: gs://BUCKET/PATH" $checkpoints) -}}
