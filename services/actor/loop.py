@@ -41,6 +41,7 @@ from seedbed.rpc.versions import (
 )
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.text import printable
+from seedbed.services.actor.lasting import Lasting
 from seedbed.services.actor.learner_selection import LearnerSelection, NoCapacity
 from seedbed.services.actor.metrics import ActorMetrics
 from seedbed.spec import TimeStep, VectorEnv, pack_flags
@@ -48,8 +49,6 @@ from seedbed.v1 import inference_pb2 as wire
 
 log = logging.getLogger(__name__)
 
-# How late a reply is when its next notice is logged, and the reason of the notice before.
-_NOT_NOTICED = 0.0, ""
 # Polls for the sockets of a learner of this machine, for the second one once its own is there, and
 # the pause between them.
 _SOCKET_POLLS, _OWN_POLLS, _SOCKET_POLL_S = 50, 5, 0.02
@@ -181,7 +180,7 @@ class ActorLoop:
         # Failures of environments that the metrics have counted.
         self._failures = Counter[str]()
         self._answered = False  # whether the present stream has received actions
-        self._noticed = _NOT_NOTICED
+        self._late, self._lost = Lasting(), Lasting()
         self._welcomed = False  # whether the learner has accepted its Hello
         # When the learner refused the environments' numbers.
         self._refusals: deque[float] = deque(maxlen=max_failures)
@@ -241,7 +240,7 @@ class ActorLoop:
         last_answer, reconnects = time.monotonic(), 0
         async for _ in attempts:
             self._answered = self._welcomed = failed = False
-            self._noticed = _NOT_NOTICED
+            self._late.end()
             wrong = ""
             try:
                 self._address = await learners.choose(env.num_envs)
@@ -267,6 +266,7 @@ class ActorLoop:
                 cause = str(error)
             if self._answered:
                 attempts.reset()
+                self._lost.end()
                 last_answer = time.monotonic()
                 learners.on_success()
             if failed:
@@ -286,7 +286,9 @@ class ActorLoop:
                 when = "the others"
             # The first attempts log no warning: an actor often starts before its learner.
             level = logging.WARNING if wrong or reconnects > 3 else logging.INFO
-            log.log(level, "%s: %s; trying %s", self._name, cause, when)
+            if wrong or self._lost.is_due(cause, waited):
+                since = f" (no answer for {waited:.0f} s)" if waited >= 1 else ""
+                log.log(level, "%s: %s; trying %s%s", self._name, cause, when, since)
 
     async def _replace_env(self, cause: str) -> VectorEnv:
         """Make the environments anew, whose numbers the learner refused."""
@@ -359,6 +361,8 @@ class ActorLoop:
             if welcome is None:
                 return
             self._welcomed = True
+            if self._lost.is_known and self._lost.is_due("accepted", 0.0):
+                log.info("%s: the learner at %s has accepted it", self._name, self._address)
             self._metrics.connected_groups.add(self._name)
             reply_timeout_s = max(self._reply_timeout_s, 2 * welcome.notice_interval_seconds)
             # After a restart of the learner or the actor, the same seeds would begin the same
@@ -521,21 +525,18 @@ class ActorLoop:
             ExperimentFinished: the experiment is over.
         """
         if isinstance(message, Actions) and kind == "actions" and message.sequence == sequence:
-            self._noticed = _NOT_NOTICED
+            self._late.end()
             return message
         self._check(message)
         received = kind_of(message)
         if received == "actions":
             received = f"those for {message.sequence}"
         elif received == kind:
-            self._noticed = _NOT_NOTICED
+            self._late.end()
             return message.parameters
         elif received == "notice":
             late, reason = message.notice.waited_seconds, printable(message.notice.reason)
-            text, (due_s, logged) = reason.rstrip("0123456789 s"), self._noticed
-            # The same reason is logged less often the longer it lasts.
-            if late >= due_s or text != logged:
-                self._noticed = 2 * late, text
+            if self._late.is_due(reason, late):
                 log.info("%s: the learner is late by %.0f s: %s", self._name, late, reason)
             return None
         raise LearnerUnresponsive(f"expected {kind} for step {sequence}, received {received}")
