@@ -29,6 +29,7 @@ from seedbed.deploy.plan import (
     template_of,
 )
 from seedbed.deploy.programs import run as call
+from seedbed.deploy.sizes import check_sizes
 from seedbed.runtime.exit_codes import ConfigError
 
 _SOURCE = Path(__file__).resolve().parents[2]
@@ -102,8 +103,11 @@ def install_release(args: argparse.Namespace) -> tuple[str, list[ApiObject]]:
         named = [values("registry", {"image": {"registry": args.registry}})] * bool(args.registry)
         # Wrong values are wrong without a cluster, and for every Helm.
         offline = ("helm", "template", *chart, *named, own, "--kube-version=1.33.0")
-        objects = objects_of(call(*offline))
+        manifest = call(*offline)
+        objects = objects_of(manifest)
         _check_experiment(objects)
+        given_files = (Path(x.partition("=")[2]) for x in offline if x.startswith("--values="))
+        check_sizes(objects, manifest, (file.read_text() for file in given_files), args.chart)
         title = f"{release} in namespace {args.namespace}, from {args.experiment}:"
         if args.dry_run:
             _print_line("\n".join([title, *plan(objects), "nothing is installed (--dry-run)"]))

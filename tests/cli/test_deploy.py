@@ -350,6 +350,27 @@ def test_a_release_whose_learner_would_refuse_is_refused(
     assert words in said
 
 
+@pytest.mark.parametrize(
+    ("blob", "words"),
+    [
+        ("a" * 1_100_000, "ConfigMap big-experiment has 1,100,"),
+        # Half of what compresses badly is enough: Helm keeps the values and what they render.
+        (os.urandom(300_000).hex(), "Helm's Secret of the release has 1,"),
+    ],
+)
+def test_a_release_that_no_object_holds_is_refused_with_both_sizes(
+    programs: Programs, capsys: pytest.CaptureFixture[str], blob: str, words: str
+) -> None:
+    file = programs.folder / "big.yaml"
+    file.write_text(f"name: big\nenvironment: {{id: CartPole-v1, kwargs: {{blob: {blob}}}}}\n")
+    for more in (["--dry-run"], []):
+        assert main(["deploy", str(file), *more]) == ExitCode.CONFIG
+        said = capsys.readouterr().err
+        assert words in said
+        assert "1,048,576" in said
+    assert not programs.log("helm")
+
+
 def test_pods_that_a_namespace_refuses_are_named(
     programs: Programs, capsys: pytest.CaptureFixture[str]
 ) -> None:
