@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.chart import NO_METER, render
+from tests.support.chart import NO_METER, SHARDS, render
 
 
 def goal(values: dict[str, Any] | None = None) -> list[str]:
@@ -74,11 +74,28 @@ def test_without_a_meter_there_is_no_last_resort() -> None:
     assert not render(NO_METER).of("CronJob")
 
 
-def test_a_node_without_a_free_core_has_five_minutes_to_start_the_meter_and_an_actor() -> None:
+def test_a_node_without_a_free_core_has_five_minutes_to_start_the_meter() -> None:
     """Liveness is not asked before: a meter that starts slowly would be killed for ever."""
-    pods = render().pods()
-    for component in ("cost", "actor"):
-        (container,) = pods[f"pong-{component}"]["spec"]["containers"]
-        probe = container["startupProbe"]
-        assert probe["httpGet"] == container["livenessProbe"]["httpGet"]
-        assert probe["periodSeconds"] * probe["failureThreshold"] == 300
+    (container,) = render().pods()["pong-cost"]["spec"]["containers"]
+    probe = container["startupProbe"]
+    assert probe["httpGet"] == container["livenessProbe"]["httpGet"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] == 300
+
+
+def test_no_first_probe_comes_before_a_process_can_have_started() -> None:
+    """Each one that fails is an event, and there is one for each pod."""
+    for name, pod in render(SHARDS).pods().items():
+        for container in pod["spec"]["containers"]:
+            if probe := container.get("startupProbe"):
+                assert probe["initialDelaySeconds"] >= 3, name
+
+
+def test_no_probe_ends_an_actor() -> None:
+    """Its own watchdog does: a probe kills one that makes its environments on a busy node."""
+    rendered = render()
+    (container,) = rendered.pods()["pong-actor"]["spec"]["containers"]
+    assert not [key for key in container if key.endswith("Probe")]
+    (deployment,) = (
+        one for one in rendered.of("Deployment") if one["metadata"]["name"] == "pong-actor"
+    )
+    assert deployment["spec"]["minReadySeconds"]

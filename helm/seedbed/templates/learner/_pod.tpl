@@ -117,6 +117,7 @@ spec:
       # By HTTP, so that they work with mTLS on the gRPC port as well.
       startupProbe:
         httpGet: {path: /readyz, port: metrics}
+        initialDelaySeconds: 5
         periodSeconds: 5
         timeoutSeconds: 5
         failureThreshold: {{ div (add $learner.startupSeconds 4) 5 }}
