@@ -49,5 +49,6 @@ def check_sizes(
 def _check(name: str, size: int, how: str) -> None:
     if size > LIMIT_BYTES:
         raise ConfigError(
-            f"{name} has {size:,} bytes{how}, and Kubernetes stores at most {LIMIT_BYTES:,}: {_CURE}"
+            f"{name} has {size:,} bytes{how}, and Kubernetes stores at most {LIMIT_BYTES:,}: "
+            f"{_CURE}"
         )
