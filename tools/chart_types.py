@@ -1,4 +1,4 @@
-"""Types of the chart's values, and what the pods of all components have in common."""
+"""Types of the chart's values, and what the pods of all roles have in common."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Images(Section):
     """What the images of the release share."""
 
     registry: str = Field("localhost", pattern=_REGISTRY)
-    """Where they are pulled from; a component's own comes first."""
+    """Where they are pulled from."""
     tag: str = Field("", pattern=_TAG)
     """Default: the chart's appVersion."""
     pullPolicy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
@@ -41,23 +41,16 @@ class Images(Section):
 
 
 class Image(Section):
-    """Image of a component."""
+    """Image of a role."""
 
     registry: str = Field("", pattern=_REGISTRY)
     """Default: `image.registry`."""
     repository: str = Field("", pattern=r"^[^:@]*$")
-    """Without a tag or a digest. Default: the component's, such as seedbed-actor."""
+    """Without a tag or a digest. Default: the role's, such as seedbed-actor."""
     tag: str = Field("", pattern=_TAG)
     """Default: `image.tag`."""
     digest: str = Field("", pattern=r"^(sha256:[0-9a-f]{64})?$")
     """sha256:...; it wins over a tag."""
-
-
-class RoleNetworkPolicy(Section):
-    """The policy of one component."""
-
-    extraEgress: list[dict[str, Any]] = []
-    """More egress: NetworkPolicy egress rules, such as to W&B."""
 
 
 class Amounts(Section):
@@ -81,32 +74,36 @@ class Resources(Section):
 
 
 class ServiceAccount(Section):
-    """Service account of a component."""
+    """Service account of a role."""
 
     create: bool = True
     """Without it `name` must be there already."""
     name: str = ""
-    """Default: the component's, such as RELEASE-learner."""
+    """Default: the role's, such as RELEASE-learner."""
     annotations: Strings = {}
-    """Workload identity, for `gs://`."""
+    """Such as those of a workload identity."""
 
 
 class Pod(Section):
-    priorityClassName: str = ""
-    """As in a pod."""
-    queueName: str = ""
-    """Kueue: queue of this role, by default the release's `queueName`."""
-    queuePriorityClass: str = ""
-    """Kueue: its WorkloadPriorityClass, kueue.x-k8s.io/priority-class."""
+    """The pods of all roles."""
+
     nodeSelector: Strings = {}
     """As in a pod."""
     tolerations: list[dict[str, Any]] = []
     """As in a pod."""
     affinity: dict[str, Any] = {}
     """As in a pod."""
-    podAnnotations: Strings = {}
-    """On the pods."""
-    podLabels: Strings = {}
+    computeClass: str = ""
+    """cloud.google.com/compute-class."""
+    priorityClassName: str = ""
+    """As in a pod."""
+    queueName: str = ""
+    """Kueue: kueue.x-k8s.io/queue-name of actors, learners and shards."""
+    queuePriorityClass: str = ""
+    """Kueue: a WorkloadPriorityClass, kueue.x-k8s.io/priority-class."""
+    annotations: Strings = {}
+    """On the pods; they win over the chart's."""
+    labels: Strings = {}
     """On the pods."""
     serviceAccount: ServiceAccount = Field(default_factory=ServiceAccount, description="")
     env: list[dict[str, Any]] = []
@@ -121,18 +118,26 @@ class Pod(Section):
     """As in a pod, beside the chart's."""
     initContainers: list[dict[str, Any]] = []
     """As in a pod."""
-    podSpec: dict[str, Any] = {}
+    spec: dict[str, Any] = {}
     """Fields of the pod's spec, merged over the chart's at the end."""
     shmSize: Quantity | Literal[""] = ""
     """/dev/shm in memory, which counts as the container's."""
+    extraEgress: list[dict[str, Any]] = []
+    """More egress: NetworkPolicy egress rules, such as to W&B."""
 
 
-class Scheduled(Pod):
-    spot: bool = False
-    """On Spot nodes (GKE's selector and toleration)."""
-    computeClass: str = ""
-    """cloud.google.com/compute-class."""
-    networkPolicy: RoleNetworkPolicy = Field(default_factory=RoleNetworkPolicy, description="")
+class Role(Section):
+    """What the values of all roles have."""
+
+    pod: Pod = Field(default_factory=Pod)
+    """Keys of `pod` for this role: its maps over those, its lists behind those."""
+
+
+class RoleWithImage(Role):
+    """A role that has an image of its own."""
+
+    image: Image = Field(default_factory=Image)
+    """registry, repository, tag or digest of its own image, over `image`."""
 
 
 def resources(cpu: str, memory: str) -> Resources:

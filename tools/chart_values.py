@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 from seedbed.config.schema import Experiment
 from seedbed.services.cost.price_table import Prices
 from tools.chart_schema import experiment_schema
-from tools.chart_types import Cidr, Images, Port, Resources, Section, Strings
+from tools.chart_types import Cidr, Image, Images, Pod, Port, Resources, Section, Strings
 from tools.chart_workloads import ActorValues, CostValues, LearnerValues, ReplayValues
 from tools.generated import write_or_check
 
@@ -50,22 +50,6 @@ class ApiServer(Section):
     """Its ports."""
 
 
-class EgressAllowRules(Section):
-    """What pods reach beside each other. DNS is port 53."""
-
-    dnsKubeSystem: bool = True
-    """DNS: pods of CoreDNS or kube-dns."""
-    dnsNodeLocalCache: bool = True
-    """DNS: NodeLocal DNSCache, 169.254.20.10."""
-    dnsMetadataServer: bool = True
-    """DNS: Cloud DNS, 169.254.169.254 and fd20:ce::254."""
-    dnsPrivateRanges: bool = True
-    """DNS: resolvers with private addresses, and GKE's range of Services."""
-    bucket: bool = True
-    """A learner with `gcsfuse`, or with checkpoints at a URL: the metadata server, and port 443
-    anywhere."""
-
-
 class NetworkPolicyValues(Section):
     """One policy a component, a rule an edge; everything else is closed."""
 
@@ -76,7 +60,12 @@ class NetworkPolicyValues(Section):
     pod."""
     ipv6: bool = False
     """Addresses of IPv6 in the rules, too. Some network plugins take them on dual stack only."""
-    egressAllowRules: EgressAllowRules = Field(default_factory=EgressAllowRules, description="")
+    dns: Literal["auto"] | list[dict[str, Any]] = "auto"
+    """Resolvers, at port 53: NetworkPolicy peers. `auto`: pods of kube-system, NodeLocal DNSCache,
+    Cloud DNS, private addresses and GKE's range of Services."""
+    bucket: bool = True
+    """Open the metadata server, and port 443 anywhere, for a learner with `gcsfuse` or with
+    checkpoints at a URL."""
     apiServer: ApiServer = Field(default_factory=ApiServer, description="")
 
 
@@ -98,7 +87,7 @@ class AuthValues(Section):
     """A token for each role; `docs/security.md`."""
     existingSecret: str = ""
     """Secret with the keys actor, learner, shard and observer, as `seedbed tokens` writes the
-    files; default: a Job makes RELEASE-auth."""
+    files; default: the cost meter makes RELEASE-auth."""
 
 
 class TlsValues(Section):
@@ -106,29 +95,13 @@ class TlsValues(Section):
 
     enabled: bool = False
     """Without a certificate nobody gets an action."""
-    certManager: bool = True
-    """cert-manager makes the certificates."""
     issuer: Issuer = Field(default_factory=Issuer, description="")
     learnerSecret: str = ""
-    """Without cert-manager: tls.crt, tls.key, ca.crt."""
+    """tls.crt, tls.key and ca.crt of yours; default: cert-manager makes them."""
     actorSecret: str = ""
     """Likewise."""
     replaySecret: str = ""
     """Likewise, with `replay.shards`."""
-
-
-class TestValues(Section):
-    """The pod of `helm test`, placed as the actors are."""
-
-    resources: Resources = Field(
-        default_factory=lambda: Resources.model_validate(
-            {
-                "requests": {"cpu": "100m", "memory": "256Mi"},
-                "limits": {"cpu": "1", "memory": "1Gi"},
-            }
-        )
-    )
-    """Of each container."""
 
 
 class Values(Section):
@@ -149,8 +122,7 @@ class Values(Section):
     """On everything, pods too."""
     extraObjects: list[dict[str, Any]] = []
     """More objects of the release, with templates in their text."""
-    queueName: str = ""
-    """Kueue: kueue.x-k8s.io/queue-name of every role that names none."""
+    pod: Pod = Field(default_factory=Pod, description="")
     learner: LearnerValues = Field(default_factory=LearnerValues, description="")
     actor: ActorValues = Field(default_factory=ActorValues, description="")
     replay: ReplayValues = Field(default_factory=ReplayValues, description="")
@@ -159,7 +131,6 @@ class Values(Section):
     networkPolicy: NetworkPolicyValues = Field(default_factory=NetworkPolicyValues, description="")
     auth: AuthValues = Field(default_factory=AuthValues, description="")
     tls: TlsValues = Field(default_factory=TlsValues, description="")
-    test: TestValues = Field(default_factory=TestValues, description="")
     global_: dict[str, Any] = Field({}, alias="global")
     """Helm's own; not read."""
 
@@ -218,11 +189,13 @@ def rows(model: type[BaseModel] = Values, prefix: str = "") -> list[tuple[str, s
     for name, field in model.model_fields.items():
         path = f"{prefix}{field.alias or name}"
         value = getattr(default, name)
-        if isinstance(value, BaseModel) and not isinstance(value, Resources | Prices):
+        # A role's own pod and image have no defaults but those of the sections that they lie over.
+        own = isinstance(value, Image) or (isinstance(value, Pod) and bool(prefix))
+        if isinstance(value, BaseModel) and not own and not isinstance(value, Resources | Prices):
             found += rows(type(value), f"{path}.")
             continue
         if isinstance(value, BaseModel):
-            value = value.model_dump(exclude_none=True, by_alias=True)
+            value = value.model_dump(exclude_none=True, exclude_defaults=own, by_alias=True)
         meaning = (field.description or "").replace("\n", " ")
         found.append((path, json.dumps(value), meaning))
     return found

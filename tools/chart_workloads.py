@@ -6,17 +6,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from seedbed.services.cost.autoscaler import AutoscalerSettings
 from seedbed.services.cost.price_table import Prices, Tier
 from tools.chart_types import (
     Count,
-    Image,
     Percent,
-    Pod,
     Positive,
     Quantity,
     Resources,
-    Scheduled,
+    Role,
+    RoleWithImage,
     Section,
     Strings,
     resources,
@@ -57,10 +55,8 @@ class Persistence(Section):
 class PodDisruptionBudget(Section):
     """A PodDisruptionBudget."""
 
-    enabled: bool = True
-    """Whether there is one."""
-    maxUnavailable: Count | Percent = 1
-    """0 blocks node drains for ever."""
+    maxUnavailable: Count | Percent | Literal["none"] = 1
+    """0 blocks node drains for ever; `none`: without one."""
 
 
 class EvaluationValues(Section):
@@ -77,19 +73,19 @@ class EvaluationValues(Section):
     """Of the container, beside the learner's."""
 
 
-class LearnerValues(Scheduled):
-    """The learner: a StatefulSet, or a `workload` of several hosts."""
+class LearnerValues(RoleWithImage):
+    """The learner: a StatefulSet, or a JobSet of several hosts."""
 
-    image: Image = Field(default_factory=Image, description="")
+    spot: bool = False
+    """On Spot nodes (GKE's selector and toleration): checkpoints each minute, 15 seconds to end."""
     replicas: Positive = 1
     """Learners, each with a volume. `helm upgrade` changes it, not `kubectl`."""
     topology: Literal["gossip", "allreduce", "hogwild"] = "gossip"
     """What several learners exchange: `gossip.topology`."""
     hosts: Count = 0
     """Pods of one learner that train as one, each with `accelerator.count` devices of a node of its
-    own. Default: the experiment's learner.hosts."""
-    workload: Literal["JobSet", "LeaderWorkerSet"] = "JobSet"
-    """What starts several hosts, and restarts all as one; its controller must be there."""
+    own. A JobSet restarts all as one: its controller must be there. Default: the experiment's
+    learner.hosts."""
     scaleGuard: bool = True
     """With several: refuse `kubectl scale` to another number, by a ValidatingAdmissionPolicy (of
     the whole cluster)."""
@@ -113,21 +109,20 @@ class LearnerValues(Scheduled):
     podDisruptionBudget: PodDisruptionBudget = Field(
         default_factory=PodDisruptionBudget, description=""
     )
-    safeToEvict: bool = False
-    """Whether the cluster autoscaler may move it."""
 
 
 class Autoscaling(Section):
     """Who chooses the number of actors."""
 
-    type: Literal["none", "keda"] = "none"
-    """With KEDA `replicas` is left out."""
+    type: Literal["none", "keda", "price"] = "none"
+    """keda: by how busy the learner is. price: the cost meter, by the frames of a dollar. Either
+    takes the number over."""
     minReplicas: Positive = 1
     """Of a release that is neither finished nor paused."""
     maxReplicas: Positive = 50
     """Most actors."""
     behavior: dict[str, Any] = {}
-    """The pace, as in a HorizontalPodAutoscaler."""
+    """keda: the pace, as in a HorizontalPodAutoscaler."""
     prometheus: str = "http://prometheus-operated.monitoring:9090"
     """keda: where the query goes."""
     authenticationRef: Strings = {}
@@ -140,12 +135,13 @@ class Autoscaling(Section):
     """keda: how busy the learner's inference thread should be."""
 
 
-class ActorValues(Scheduled):
+class ActorValues(RoleWithImage):
     """The actors' Deployment."""
 
-    image: Image = Field(default_factory=Image, description="")
-    replicas: Count | None = 2
-    """`kubectl scale` changes it at any moment; null leaves the field out."""
+    spot: bool = False
+    """On Spot nodes (GKE's selector and toleration)."""
+    replicas: Count = 2
+    """`kubectl scale` changes it at any moment."""
     sidecar: Count = 0
     """Actors in each learner's pod, each with `resources`, over a unix socket; `replicas` may be
     0 then."""
@@ -167,9 +163,11 @@ class ReplayPersistence(Section):
     """Default is the cluster's."""
 
 
-class ReplayValues(Scheduled):
+class ReplayValues(Role):
     """The shards of a replay service, a StatefulSet, for agents that train from replay."""
 
+    spot: bool = False
+    """On Spot nodes: a shard comes back with what it held."""
     shards: Count = 0
     """With 1 or more the experiment's `learner.replay.storage` becomes `remote`."""
     sequences: Positive = 100_000
@@ -188,12 +186,11 @@ class ReplayValues(Scheduled):
     """Over nodes, as far as possible."""
 
 
-class CostValues(Pod):
+class CostValues(RoleWithImage):
     """The cost meter, which also ends the experiment."""
 
     enabled: bool = True
     """Without it nobody takes pods to zero at the end."""
-    image: Image = Field(default_factory=Image, description="")
     readNodes: bool = False
     """Read nodes for their machine family and tier: a ClusterRole."""
     priceTable: Literal["us-central1-aug-2026", "sep-2019"] = "us-central1-aug-2026"
@@ -204,7 +201,6 @@ class CostValues(Pod):
     """Machine family where it is not known."""
     defaultTier: Tier = "on-demand"
     """Where it is not known."""
-    autoscaler: AutoscalerSettings = Field(default_factory=AutoscalerSettings, description="")
     resources: Resources = Field(
         default_factory=lambda: Resources.model_validate(
             {"requests": {"cpu": "20m", "memory": "96Mi"}, "limits": {"memory": "192Mi"}}

@@ -41,9 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--hosts", type=int, default=1, metavar="N", help=text)
     text = "number of learners of several hosts"
     add("--learners", type=int, default=1, metavar="N", help=text)
-    text = "what starts several hosts, and ends them"
-    kinds = ("JobSet", "LeaderWorkerSet")
-    add("--learner-kind", choices=kinds, default=kinds[0], help=text)
     add("--queued", action="store_true", help="Kueue admits the learners or the shards")
     text = "do what a dead meter leaves undone: take the release to zero if it is over; then end"
     add("--last-resort", action="store_true", help=text)
@@ -61,7 +58,7 @@ def run(args: argparse.Namespace) -> None:
     """Run the meter until SIGTERM."""
     exit_on_sigterm()
     from seedbed.services.cost.cluster import Cluster
-    from seedbed.services.cost.host_set import HostSet
+    from seedbed.services.cost.job_sets import JobSets
     from seedbed.services.cost.last_resort import hold_at_zero
     from seedbed.services.cost.learners import read_learner
     from seedbed.services.cost.meter import CostMeter, Goal
@@ -69,7 +66,7 @@ def run(args: argparse.Namespace) -> None:
     from seedbed.services.cost.token_secret import TokenSecret
 
     several = args.hosts > 1
-    hosts = HostSet(args.learner_kind, args.hosts, args.learners) if several else None
+    hosts = JobSets(args.hosts, args.learners) if several else None
     if args.last_resort:
         # Without prices and learners, which may be what keeps the meter from its work.
         cluster = Cluster(

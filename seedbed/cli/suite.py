@@ -76,7 +76,7 @@ def _live_learners(args: argparse.Namespace, members: Sequence[Member]) -> dict[
     if any(member.experiment.learner.hosts > 1 for member in members):
         raise ConfigError(
             "--max counts learners of one host (StatefulSets), and learner.hosts is above 1: leave "
-            "--max out and name a queue of Kueue, --set queueName=QUEUE"
+            "--max out and name a queue of Kueue, --set pod.queueName=QUEUE"
         )
     label = "app.kubernetes.io/"
     kubectl = ("kubectl", f"--namespace={args.namespace}", "get", "statefulsets", "-o=json")

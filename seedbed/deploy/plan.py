@@ -10,7 +10,7 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.formats import columns
 from seedbed.runtime.install import how_to_install
 
-_KINDS = ("StatefulSet", "JobSet", "LeaderWorkerSet", "Deployment")
+_KINDS = ("StatefulSet", "JobSet", "Deployment")
 
 
 class ApiObject(dict[str, Any]):
@@ -45,8 +45,6 @@ def replicas_of(workload: ApiObject) -> int:
     if workload["kind"] == "JobSet":
         hosts = spec["replicatedJobs"][0]["template"]["spec"]["parallelism"]
         return 0 if spec.get("suspend") else int(hosts)
-    if workload["kind"] == "LeaderWorkerSet":
-        return int(spec.get("replicas", 1) * spec["leaderWorkerTemplate"]["size"])
     return int(spec.get("replicas", 1))
 
 
@@ -55,8 +53,6 @@ def template_of(workload: ApiObject) -> ApiObject:
     spec = workload["spec"]
     if workload["kind"] == "JobSet":
         spec = spec["replicatedJobs"][0]["template"]["spec"]
-    elif workload["kind"] == "LeaderWorkerSet":
-        return ApiObject(spec["leaderWorkerTemplate"]["workerTemplate"])
     return ApiObject(spec["template"])
 
 

@@ -9,7 +9,7 @@ from kubernetes.client.exceptions import ApiException
 
 from seedbed.runtime.exit_codes import ConfigError
 from seedbed.services.cost.claims import Claims
-from seedbed.services.cost.host_set import HostSet
+from seedbed.services.cost.job_sets import JobSets
 from seedbed.services.cost.pods import TIMEOUT_S, PodWatch
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class Cluster:
         namespace: str,
         read_nodes: bool,
         replay: bool,
-        hosts: HostSet | None = None,
+        hosts: JobSets | None = None,
         queued: bool = False,
     ) -> None:
         """Load the credentials.

@@ -132,8 +132,8 @@ def test_what_does_not_fit_is_refused(values: dict[str, Any], words: list[str]) 
 def test_queues_and_priorities_by_role() -> None:
     """A learner that waits behind its own actors pays for them."""
     values: dict[str, Any] = {
-        "queueName": "research",
-        "learner": {"queueName": "accelerators", "queuePriorityClass": "high"},
+        "pod": {"queueName": "research"},
+        "learner": {"pod": {"queueName": "accelerators", "queuePriorityClass": "high"}},
     }
     rendered = render(values)
     for kind, name, queue, priority in (
@@ -143,11 +143,13 @@ def test_queues_and_priorities_by_role() -> None:
         labels = rendered.one(kind, name)["metadata"]["labels"]
         assert labels["kueue.x-k8s.io/queue-name"] == queue
         assert labels.get("kueue.x-k8s.io/priority-class") == priority
-    alone = render({"learner": {"queueName": "accelerators"}})
+    alone = render({"learner": {"pod": {"queueName": "accelerators"}}})
     labels = alone.one("Deployment", "pong-actor")["metadata"]["labels"]
     assert "kueue.x-k8s.io/queue-name" not in labels
     # A label that the values give themselves is there once, too.
-    both = render({"extraLabels": {"kueue.x-k8s.io/queue-name": "all"}, "queueName": "research"})
+    both = render(
+        {"extraLabels": {"kueue.x-k8s.io/queue-name": "all"}, "pod": {"queueName": "research"}}
+    )
     labels = both.one("Deployment", "pong-actor")["metadata"]["labels"]
     assert labels["kueue.x-k8s.io/queue-name"] == "research"
 
@@ -155,20 +157,23 @@ def test_queues_and_priorities_by_role() -> None:
 @pytest.mark.slow
 def test_what_kueue_refuses_is_refused_with_the_way_out(server: ApiServer) -> None:
     three = merged(SHARDS, {"replay": {"shards": 3}})
-    queued = merged(SHARDS, {"queueName": "research"})
+    queued = merged(SHARDS, {"pod": {"queueName": "research"}})
     server.upgrade(SHARDS)
     server.upgrade(queued)  # without Kueue it is a label
     server.add_group("kueue.x-k8s.io/v1beta1", ["LocalQueue"])
     for values, words in (
-        (merged(queued, {"replay": {"queueName": "other"}}), ["pong-replay", "research", "other"]),
-        (merged(queued, {"replay": {"queuePriorityClass": "high"}}), ["priority", "high"]),
-        (merged(three, {"queueName": "research"}), ["2", "3", "paused"]),
+        (
+            merged(queued, {"replay": {"pod": {"queueName": "other"}}}),
+            ["pong-replay", "research", "other"],
+        ),
+        (merged(queued, {"replay": {"pod": {"queuePriorityClass": "high"}}}), ["priority", "high"]),
+        (merged(three, {"pod": {"queueName": "research"}}), ["2", "3", "paused"]),
     ):
         answer = server.template(values)
         assert answer.returncode != 0
         for word in words:
             assert word in answer.stderr
-    more = merged(three, {"queueName": "research"})
+    more = merged(three, {"pod": {"queueName": "research"}})
     for _ in range(2):  # the way that it names
         server.upgrade(merged(more, {"paused": True}))
         server.objects["ConfigMap", "pong-state"]["data"] = {"paused": "value"}

@@ -44,7 +44,7 @@ def test_the_meter_may_watch_pods() -> None:
     [
         {},
         {"fullnameOverride": "abc"},
-        {"cost": {"serviceAccount": {"create": False, "name": "own"}}},
+        {"cost": {"pod": {"serviceAccount": {"create": False, "name": "own"}}}},
         {"learner": {"run": "second"}, "paused": True, "experiment": {"stop": {"dollars": 3}}},
         {"fullnameOverride": "n" * 40},
     ],

@@ -127,10 +127,10 @@ def test_devices_that_are_all_used_are_taken(wanted: Any) -> None:
 def test_spot_beside_a_compute_class_is_refused(role: str) -> None:
     """The selector of Spot would keep the class from falling back to nodes on demand."""
     shards = SHARD
-    values = merged(shards, {role: {"spot": True, "computeClass": "spot-first"}})
+    values = merged(shards, {role: {"spot": True, "pod": {"computeClass": "spot-first"}}})
     said = refused(values)
     assert f"{role}.spot" in said
-    assert f"{role}.computeClass" in said
+    assert f"{role}.pod.computeClass" in said
 
 
 def test_a_learner_on_spot_checkpoints_in_time() -> None:
@@ -162,7 +162,7 @@ def test_actors_prefer_the_learners_zone() -> None:
     shard = render(SHARD).pods()["pong-replay"]
     assert "podAffinity" in shard["spec"]["affinity"], "half a gigabyte a second"
     mine = {"podAntiAffinity": {}, "nodeAffinity": {}}
-    given = render({"actor": {"affinity": mine}}).pods()["pong-actor"]["spec"]["affinity"]
+    given = render({"actor": {"pod": {"affinity": mine}}}).pods()["pong-actor"]["spec"]["affinity"]
     assert given == mine, "the values' own affinity takes the place of the chart's"
 
 
@@ -201,7 +201,7 @@ def test_what_costs_more_than_it_must_is_said() -> None:
 def test_a_learner_may_be_roots_for_a_device_of_root() -> None:
     root = {"runAsNonRoot": False, "runAsUser": 0, "runAsGroup": 0}
     values = merged(
-        tpu("tpu-v6e-slice", "1x1", 1), {"learner": {"podSpec": {"securityContext": root}}}
+        tpu("tpu-v6e-slice", "1x1", 1), {"learner": {"pod": {"spec": {"securityContext": root}}}}
     )
     spec = learner(values)
     assert spec["securityContext"].items() >= root.items()

@@ -13,17 +13,17 @@ ATARI = "environment: {id: 'atari:Pong'}\n"
 
 @pytest.mark.parametrize("role", ["learner", "actor", "cost", "replay"])
 def test_a_field_that_no_pod_has_is_refused(role: str) -> None:
-    values = {role: {"podSpec": {"nodeSelektor": {"a": "b"}}}}
+    values = {role: {"pod": {"spec": {"nodeSelektor": {"a": "b"}}}}}
     if role == "replay":
         values |= {"replay": {**values["replay"], "shards": 1}, "experiment": {"agent": "r2d2"}}
     said = refused(values)
-    assert f"{role}.podSpec.nodeSelektor" in said
+    assert f"{role}.pod.spec.nodeSelektor" in said
     assert "no field of a pod's spec" in said
 
 
 def test_fields_that_pods_have_are_merged() -> None:
     own = {"dnsPolicy": "None", "hostUsers": False, "schedulingGates": [{"name": "a"}]}
-    spec = render({"actor": {"podSpec": own}}).pods()["pong-actor"]["spec"]
+    spec = render({"actor": {"pod": {"spec": own}}}).pods()["pong-actor"]["spec"]
     assert own.items() <= spec.items()
 
 

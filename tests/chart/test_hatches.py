@@ -26,15 +26,15 @@ def test_the_strict_loader_is_strict() -> None:
     "values",
     [
         {"extraLabels": {"helm.sh/chart": "x", "app.kubernetes.io/part-of": "y"}},
-        {"extraLabels": {"team": "a"}, "actor": {"podLabels": {"team": "b"}}},
-        {"actor": {"podAnnotations": {"prometheus.io/scrape": "false"}}},
-        {"replay": {"shards": 1, "podAnnotations": {"prometheus.io/port": "1"}},
+        {"extraLabels": {"team": "a"}, "actor": {"pod": {"labels": {"team": "b"}}}},
+        {"actor": {"pod": {"annotations": {"prometheus.io/scrape": "false"}}}},
+        {"replay": {"shards": 1, "pod": {"annotations": {"prometheus.io/port": "1"}}},
          "experiment": {"agent": "r2d2", "learner": {"lstm_units": 512}}},
         {"metrics": {"type": "podMonitor", "labels": {"app.kubernetes.io/instance": "x"}}},
         {"metrics": {"type": "podMonitoring", "labels": {"team": "x"}},
          "extraLabels": {"team": "y"}},
-        {"learner": {"env": [{"name": "HOME", "value": "/runs"}]}},
-        {"actor": {"sidecar": 2, "env": [{"name": "HOME", "value": "/runs"}]}},
+        {"learner": {"pod": {"env": [{"name": "HOME", "value": "/runs"}]}}},
+        {"actor": {"sidecar": 2, "pod": {"env": [{"name": "HOME", "value": "/runs"}]}}},
         *[yaml.safe_load(path.read_text()) for path in CI_VALUES],
     ],
     ids=lambda values: ",".join(values or {}),
@@ -64,7 +64,7 @@ def test_a_roles_label_or_annotation_wins_over_the_shared_one() -> None:
 def test_what_is_added_to_pods() -> None:
     learner = pod_of(HATCHES, "team-pong-learner")["spec"]
     assert (learner["schedulerName"], learner["serviceAccountName"]) == ("other", "trainer")
-    assert learner["enableServiceLinks"] is False, "what podSpec does not name stays"
+    assert learner["enableServiceLinks"] is False, "what pod.spec does not name stays"
     (container,) = learner["containers"]
     assert {"name": "HOME", "value": "/runs"} in container["env"]
     assert container["envFrom"] == [{"secretRef": {"name": "wandb"}}]
@@ -84,17 +84,57 @@ def test_what_is_added_to_pods() -> None:
     assert {"ipBlock": {"cidr": "10.0.0.0/8"}} in [peer for rule in egress for peer in rule["to"]]
 
 
+def test_the_pod_of_a_role_lies_over_that_of_all() -> None:
+    """Maps key by key, lists behind, and what has a name once."""
+    for name in ("learner", "actor", "cost"):
+        pod = pod_of(HATCHES, f"team-pong-{name}")
+        assert pod["metadata"]["labels"]["mesh"] == "off"
+        assert pod["metadata"]["annotations"]["sidecar.istio.io/inject"] == "false"
+        assert pod["spec"]["tolerations"] == [{"key": "team", "operator": "Exists"}]
+        env = {item["name"]: item.get("value") for item in pod["spec"]["containers"][0]["env"]}
+        assert env["HTTPS_PROXY"] == "http://proxy:3128"
+        assert env["HOME"] == ("/runs" if name == "learner" else "/tmp/home")
+    own: dict[str, Any] = {
+        "pod": {"tolerations": [{"key": "a"}], "priorityClassName": "low",
+                "serviceAccount": {"annotations": {"a": "b"}}},
+        "learner": {"pod": {"tolerations": [{"key": "b"}], "priorityClassName": ""}},
+        "actor": {"pod": {"serviceAccount": {"create": False, "name": "mine"}}},
+    }  # fmt: skip
+    spec = pod_of(own, "pong-learner")["spec"]
+    assert [item["key"] for item in spec["tolerations"]] == ["a", "b"]
+    assert "priorityClassName" not in spec, "an empty text of a role's own counts"
+    assert pod_of(own, "pong-cost")["spec"]["priorityClassName"] == "low"
+    accounts = render(own).of("ServiceAccount")
+    assert {item["metadata"]["name"] for item in accounts} == {"pong-learner", "pong-cost"}
+    assert all(item["metadata"]["annotations"] == {"a": "b"} for item in accounts)
+    shared = refused({"pod": {"serviceAccount": {"name": "one"}}})
+    assert "pod.serviceAccount.name is one" in shared
+    assert "waits in no queue" in refused({"cost": {"pod": {"queueName": "q"}}})
+    assert "podSpec" in refused({"learner": {"pod": {"podSpec": {}}}}), "its keys have types"
+
+
+def test_pods_that_end_have_what_a_mesh_must_read() -> None:
+    """A proxy beside them would never end."""
+    job = render(HATCHES).one("CronJob", "team-pong-last-resort")["spec"]["jobTemplate"]["spec"]
+    for pod in (job["template"], pod_of(HATCHES, "team-pong-test")):
+        assert pod["metadata"]["labels"]["mesh"] == "off"
+        assert pod["metadata"]["annotations"]["sidecar.istio.io/inject"] == "false"
+    noisy = {"pod": {"extraContainers": [{"name": "log", "image": "busybox"}]}}
+    job = render(noisy).one("CronJob", "pong-last-resort")["spec"]["jobTemplate"]["spec"]
+    assert [item["name"] for item in job["template"]["spec"]["containers"]] == ["last-resort"]
+
+
 def test_service_accounts() -> None:
     accounts = {item["metadata"]["name"] for item in render(HATCHES).of("ServiceAccount")}
     assert "trainer" not in accounts
     assert "team-pong-actor" in accounts
     own = {"name": "brake", "annotations": {"a": "b"}}
-    rendered = render({"cost": {"readNodes": True, "serviceAccount": own}})
+    rendered = render({"cost": {"readNodes": True, "pod": {"serviceAccount": own}}})
     assert rendered.one("ServiceAccount", "brake")["metadata"]["annotations"] == {"a": "b"}
     for kind, name in (("RoleBinding", "pong-cost"), ("ClusterRoleBinding", "rl.pong-cost")):
         assert rendered.one(kind, name)["subjects"][0]["name"] == "brake"
-    said = refused({"actor": {"serviceAccount": {"create": False}}})
-    assert "actor.serviceAccount.name must say which one" in said
+    said = refused({"actor": {"pod": {"serviceAccount": {"create": False}}}})
+    assert "actor.pod.serviceAccount.name must say which one" in said
 
 
 def test_names_of_ones_own() -> None:
@@ -121,9 +161,9 @@ def test_names_that_would_leave_volumes_behind() -> None:
 
 def test_a_pod_spec_does_not_take_the_charts_lists() -> None:
     for key, instead in (("containers", "extraContainers"), ("volumes", "extraVolumes")):
-        said = refused({"actor": {"podSpec": {key: []}}})
-        assert f"actor.podSpec.{key}" in said
-        assert f"actor.{instead}" in said
+        said = refused({"actor": {"pod": {"spec": {key: []}}}})
+        assert f"actor.pod.spec.{key}" in said
+        assert f"actor.pod.{instead}" in said
 
 
 def test_the_same_from_both_renderings() -> None:

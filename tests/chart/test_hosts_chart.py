@@ -18,7 +18,6 @@ from tests.support.chart import CHART, NO_METER, ROOT, Rendered, merged, refused
 
 JAX: dict[str, Any] = {"experiment": {"learner": {"backend": "jax"}}}
 TWO: dict[str, Any] = merged(JAX, {"learner": {"hosts": 2}})
-LWS = {"learner": {"workload": "LeaderWorkerSet"}}
 
 # The fields that the chart gives, with their types, as the two APIs have them.
 JOB_SET = {
@@ -41,17 +40,6 @@ JOB_SET = {
             ],
         },
         "replicatedJobs": [{"name": str, "replicas": int, "template": {"spec": dict}}],
-    }
-}
-LEADER_WORKER_SET = {
-    "spec": {
-        "replicas": int,
-        "startupPolicy": ("LeaderCreated", "LeaderReady"),
-        "leaderWorkerTemplate": {
-            "size": int,
-            "restartPolicy": ("RecreateGroupOnPodRestart", "None"),
-            "workerTemplate": dict,
-        },
     }
 }
 
@@ -105,18 +93,6 @@ def test_a_jobset_is_valid_and_so_is_its_job(values: dict[str, Any]) -> None:
     assert job["template"]["spec"]["template"]["spec"]["restartPolicy"] == "Never"
 
 
-@pytest.mark.parametrize("values", [merged(TWO, LWS), values_of("hosts-gpu")], ids=["two", "gpu"])
-def test_a_leader_worker_set_is_valid_and_so_is_its_pod(values: dict[str, Any]) -> None:
-    item = render(values).one("LeaderWorkerSet", "pong-learner")
-    check({"spec": item["spec"]}, LEADER_WORKER_SET)
-    template = item["spec"]["leaderWorkerTemplate"]
-    assert (item["spec"]["replicas"], template["size"]) == (1, 2)
-    assert template["restartPolicy"] == "RecreateGroupOnPodRestart"
-    pod = {"apiVersion": "v1", "kind": "Pod", **template["workerTemplate"]}
-    for version in ("1.33", "1.36"):
-        kubernetes_validate.validate(pod, version, strict=True)
-
-
 def test_one_lost_host_restarts_all_and_no_restart_is_tried_in_vain() -> None:
     spec = job_set(TWO)["spec"]
     assert spec["failurePolicy"]["maxRestarts"] >= 100_000
@@ -128,15 +104,9 @@ def test_one_lost_host_restarts_all_and_no_restart_is_tried_in_vain() -> None:
     assert not {1, 12, 37, 134, 137} & set(rule["onExitCodes"]["values"]), "what passes"
 
 
-@pytest.mark.parametrize(
-    ("kind", "names"),
-    [
-        ("JobSet", ["pong-learner-host-0-0", "pong-learner-host-0-1"]),
-        ("LeaderWorkerSet", ["pong-learner-0", "pong-learner-0-1"]),
-    ],
-)
-def test_hosts_and_everybody_else_know_their_names(kind: str, names: list[str]) -> None:
-    rendered = render(merged(TWO, {"learner": {"workload": kind}}))
+def test_hosts_and_everybody_else_know_their_names() -> None:
+    rendered = render(TWO)
+    names = ["pong-learner-host-0-0", "pong-learner-host-0-1"]
     full = [f"{name}.pong-learner.rl.svc" for name in names]
     text = rendered.one("ConfigMap", "pong-experiment")["data"]["experiment.yaml"]
     learner = yaml.safe_load(text)["learner"]
@@ -146,46 +116,25 @@ def test_hosts_and_everybody_else_know_their_names(kind: str, names: list[str]) 
     assert actors == ",".join(f"{name}:8470" for name in full)
     meter = command(rendered, "pong-cost", cost_command)
     assert meter.learner == [f"http://{names[0]}.pong-learner:9090/status"], "it counts for all"
-    assert (meter.hosts, meter.learner_kind) == (2, kind)
+    assert meter.hosts == 2
     (container,) = rendered.pods()["pong-learner"]["spec"]["containers"]
     (host,) = (item for item in container["env"] if item["name"] == "SEEDBED_HOST")
-    index = {
-        "JobSet": "metadata.annotations['batch.kubernetes.io/job-completion-index']",
-        "LeaderWorkerSet": "metadata.labels['leaderworkerset.sigs.k8s.io/worker-index']",
-    }
-    assert host["valueFrom"]["fieldRef"]["fieldPath"] == index[kind]
+    index = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+    assert host["valueFrom"]["fieldRef"]["fieldPath"] == index
     service = rendered.one("Service", "pong-learner")["spec"]
     assert service["publishNotReadyAddresses"] is True, "they meet before they are ready"
-    if kind == "JobSet":
-        assert rendered.one(kind, "pong-learner")["spec"]["network"]["subdomain"] == "pong-learner"
+    assert job_set(TWO)["spec"]["network"]["subdomain"] == "pong-learner"
 
 
 FOUR: dict[str, Any] = merged(TWO, {"learner": {"replicas": 2}})
 
 
-@pytest.mark.parametrize(
-    ("kind", "owners", "names", "coordinators"),
-    [
-        (
-            "JobSet",
-            ["pong-learner-0", "pong-learner-1"],
-            [["pong-learner-0-host-0-0", "pong-learner-0-host-0-1"],
-             ["pong-learner-1-host-0-0", "pong-learner-1-host-0-1"]],
-            ["pong-learner-0-host-0-0", "pong-learner-1-host-0-0"],
-        ),
-        (
-            "LeaderWorkerSet",
-            ["pong-learner"],
-            [["pong-learner-0", "pong-learner-0-1"], ["pong-learner-1", "pong-learner-1-1"]],
-            ["pong-learner-$(SEEDBED_RANK)"],
-        ),
-    ],
-)  # fmt: skip
-def test_several_learners_of_several_hosts_each_have_a_rank_and_a_coordinator(
-    kind: str, owners: list[str], names: list[list[str]], coordinators: list[str]
-) -> None:
-    rendered = render(merged(FOUR, {"learner": {"workload": kind}}))
-    items = rendered.of(kind)
+def test_several_learners_of_several_hosts_each_have_a_rank_and_a_coordinator() -> None:
+    rendered = render(FOUR)
+    owners = ["pong-learner-0", "pong-learner-1"]
+    names = [[f"{owner}-host-0-{host}" for host in range(2)] for owner in owners]
+    coordinators = [hosts[0] for hosts in names]
+    items = rendered.of("JobSet")
     assert [item["metadata"]["name"] for item in items] == owners
     text = rendered.one("ConfigMap", "pong-experiment")["data"]["experiment.yaml"]
     given = yaml.safe_load(text)
@@ -200,11 +149,7 @@ def test_several_learners_of_several_hosts_each_have_a_rank_and_a_coordinator(
         spec = rendered.pods()[owner]["spec"]
         (container,) = spec["containers"]
         (variable,) = (item for item in container["env"] if item["name"] == "SEEDBED_RANK")
-        if kind == "JobSet":
-            assert variable["value"] == str(rank)
-        else:
-            path = variable["valueFrom"]["fieldRef"]["fieldPath"]
-            assert path == "metadata.labels['leaderworkerset.sigs.k8s.io/group-index']"
+        assert variable["value"] == str(rank)
         address = f"{coordinator}.pong-learner.rl.svc:8476"
         arguments = container["args"]
         assert "--rank=$(SEEDBED_RANK)" in arguments
@@ -219,29 +164,20 @@ def test_several_learners_of_several_hosts_each_have_a_rank_and_a_coordinator(
     assert not rendered.of("ValidatingAdmissionPolicy"), "there is no StatefulSet to scale"
 
 
-@pytest.mark.parametrize("kind", ["JobSet", "LeaderWorkerSet"])
-def test_the_meter_counts_and_ends_all_learners_of_several_hosts(kind: str) -> None:
-    values = merged(FOUR, {"learner": {"workload": kind}})
-    rendered = render(values)
+def test_the_meter_counts_and_ends_all_learners_of_several_hosts() -> None:
+    rendered = render(FOUR)
     meter = command(rendered, "pong-cost", cost_command)
-    host = "pong-learner-{}-host-0-0" if kind == "JobSet" else "pong-learner-{}"
-    wanted = [f"http://{host.format(rank)}.pong-learner:9090/status" for rank in range(2)]
-    assert meter.learner == wanted
-    assert (meter.hosts, meter.learners, meter.learner_kind) == (2, 2, kind)
+    host = "http://pong-learner-{}-host-0-0.pong-learner:9090/status"
+    assert meter.learner == [host.format(rank) for rank in range(2)]
+    assert (meter.hosts, meter.learners) == (2, 2)
     rules = rendered.one("Role", "pong-cost")["rules"]
-    (rule,) = (rule for rule in rules if rule["resources"] == [f"{kind.lower()}s"])
-    owners = [item["metadata"]["name"] for item in rendered.of(kind)]
-    assert rule["resourceNames"] == owners
+    (rule,) = (rule for rule in rules if rule["resources"] == ["jobsets"])
+    assert rule["resourceNames"] == [item["metadata"]["name"] for item in rendered.of("JobSet")]
     objects = objects_of(yaml.safe_dump_all(rendered.all))
     lines = [line for line in plan(objects) if "pong-learner" in line]
     assert sum(int(line.split()[0]) for line in lines) == 4
-    paused = render(merged(values, NO_METER | {"paused": True})).of(kind)
-    specs = [item["spec"] for item in paused]
-    if kind == "JobSet":
-        assert [spec["suspend"] for spec in specs] == [True, True]
-    else:
-        assert [spec["replicas"] for spec in specs] == [0]
-        assert rendered.one(kind, "pong-learner")["spec"]["replicas"] == 2
+    paused = render(merged(FOUR, NO_METER | {"paused": True})).of("JobSet")
+    assert [item["spec"]["suspend"] for item in paused] == [True, True]
 
 
 def test_hosts_of_several_learners_reach_their_peers() -> None:
@@ -319,19 +255,10 @@ def test_a_drain_takes_one_host_and_a_budget_of_a_job_is_a_number() -> None:
     assert render(none).one("PodDisruptionBudget", "pong-learner")["spec"]["minAvailable"] == 4
 
 
-@pytest.mark.parametrize(
-    ("kind", "group", "resource"),
-    [
-        ("JobSet", "jobset.x-k8s.io", "jobsets"),
-        ("LeaderWorkerSet", "leaderworkerset.x-k8s.io", "leaderworkersets"),
-    ],
-)
-def test_the_meter_may_end_the_hosts_and_no_other_workload(
-    kind: str, group: str, resource: str
-) -> None:
-    rules = render(merged(TWO, {"learner": {"workload": kind}})).one("Role", "pong-cost")["rules"]
-    (rule,) = (rule for rule in rules if rule["apiGroups"] == [group])
-    assert rule["resources"] == [resource]
+def test_the_meter_may_end_the_hosts_and_no_other_workload() -> None:
+    rules = render(TWO).one("Role", "pong-cost")["rules"]
+    (rule,) = (rule for rule in rules if rule["apiGroups"] == ["jobset.x-k8s.io"])
+    assert rule["resources"] == ["jobsets"]
     assert rule["resourceNames"] == ["pong-learner"]
     assert rule["verbs"] == ["get", "patch"]
     assert not [rule for rule in rules if "statefulsets/scale" in rule["resources"]]
@@ -351,8 +278,6 @@ def test_paused_hosts_are_suspended() -> None:
     for values, suspended in ((TWO, False), (merged(TWO, {"paused": True}), True)):
         item = job_set(merged(values, NO_METER))
         assert item["spec"]["suspend"] is suspended
-    paused = merged(merged(TWO, LWS), NO_METER | {"paused": True})
-    assert render(paused).one("LeaderWorkerSet", "pong-learner")["spec"]["replicas"] == 0
 
 
 @pytest.mark.parametrize(
@@ -362,10 +287,9 @@ def test_paused_hosts_are_suspended() -> None:
             {"learner": {"replicas": 11}, "fullnameOverride": "a" * 36},
             ["36 letters", "room for 35"],
         ),
-        ({"queueName": "q"}, ["queue is q", "LeaderWorkerSet"]),
-        ({"learner": {"extraContainers": [{"name": "x"}]}}, ['"x"', "initContainers"]),
+        ({"pod": {"queueName": "q"}}, ["queue is q", "actor.pod.queueName"]),
+        ({"learner": {"pod": {"extraContainers": [{"name": "x"}]}}}, ['"x"', "initContainers"]),
         ({"fullnameOverride": "a" * 39}, ["39 letters", "38"]),
-        ({"learner": {"workload": "Deployment"}}, ["workload"]),
     ],
 )
 def test_what_does_not_fit_is_refused(values: dict[str, Any], words: list[str]) -> None:
@@ -390,16 +314,6 @@ def test_an_upgrade_leaves_hosts_as_the_meter_has_them_and_says_what_cannot_chan
         del server.objects["JobSet", "pong-learner"]
         four = server.render(merged(TWO, {"learner": {"hosts": 4}}))
         assert four.one("JobSet", "pong-learner")["spec"]["suspend"] is False
-
-
-@pytest.mark.slow
-def test_a_leader_worker_set_at_zero_stays_there() -> None:
-    with api_server() as server:
-        server.add_group("leaderworkerset.x-k8s.io/v1", ["LeaderWorkerSet"])
-        server.upgrade(merged(TWO, LWS))
-        server.scale("LeaderWorkerSet", "pong-learner", 0)
-        new = merged(TWO, {"learner": {"workload": "LeaderWorkerSet"}, "image": {"tag": "new"}})
-        assert server.render(new).one("LeaderWorkerSet", "pong-learner")["spec"]["replicas"] == 0
 
 
 def test_notes_name_the_hosts() -> None:

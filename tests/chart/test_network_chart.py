@@ -14,15 +14,15 @@ COREDNS = Place("10.4.0.9", {"k8s-app": "kube-dns"}, "kube-system")
 NODE = Place()  # what GKE's Dataplane V2 makes of the metadata server
 METADATA = Place("169.254.169.254")
 STORAGE = Place("142.250.1.95")  # storage.googleapis.com
-# What /etc/resolv.conf may name, by the rule that opens it.
+# What /etc/resolv.conf may name.
 RESOLVERS = {
-    "pods of CoreDNS or kube-dns": ("dnsKubeSystem", COREDNS),
-    "NodeLocal DNSCache": ("dnsNodeLocalCache", Place("169.254.20.10")),
-    "Cloud DNS": ("dnsMetadataServer", METADATA),
-    "Cloud DNS, IPv6": ("dnsMetadataServer", Place("fd20:ce::254")),
-    "a resolver of the company": ("dnsPrivateRanges", Place("10.0.0.2")),
-    "kube-dns on the node, GKE's Services": ("dnsPrivateRanges", Place("34.118.224.10")),
-    "kube-dns on the node, IPv6": ("dnsPrivateRanges", Place("fd12::a")),
+    "pods of CoreDNS or kube-dns": COREDNS,
+    "NodeLocal DNSCache": Place("169.254.20.10"),
+    "Cloud DNS": METADATA,
+    "Cloud DNS, IPv6": Place("fd20:ce::254"),
+    "a resolver of the company": Place("10.0.0.2"),
+    "kube-dns on the node, GKE's Services": Place("34.118.224.10"),
+    "kube-dns on the node, IPv6": Place("fd12::a"),
 }
 IPV6 = {"networkPolicy": {"ipv6": True}}
 ROLES = ("learner", "actor", "cost", "test")
@@ -49,17 +49,19 @@ def reaches(values: dict[str, Any], role: str, to: Place, port: int, protocol: s
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("name", RESOLVERS)
 def test_every_pod_resolves_names(name: str, role: str) -> None:
-    rule, resolver = RESOLVERS[name]
+    resolver = RESOLVERS[name]
     for protocol in ("UDP", "TCP"):
         assert reaches(IPV6 if ":" in resolver.address else {}, role, resolver, 53, protocol)
-    closed = {"networkPolicy": {"egressAllowRules": {rule: False}}}
-    if (name, rule) != ("Cloud DNS, IPv6", "dnsMetadataServer"):  # a private address as well
-        assert not reaches(closed, role, resolver, 53, "UDP")
+    peer = {"ipBlock": {"cidr": "9.9.9.9/32"}}
+    own = {"networkPolicy": {"dns": [peer]}}
+    assert not reaches(own, role, resolver, 53, "UDP")
+    assert reaches(own, role, Place("9.9.9.9"), 53, "UDP")
+    assert not reaches({"networkPolicy": {"dns": []}}, role, resolver, 53, "UDP")
 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_port_53_is_all_that_resolvers_have(role: str) -> None:
-    for _, resolver in RESOLVERS.values():
+    for resolver in RESOLVERS.values():
         for port in (80, 8080, 988, 9090):
             assert not reaches({}, role, resolver, port), (resolver, port)
     assert not reaches({}, role, Place("8.8.8.8"), 53, "UDP")
@@ -67,7 +69,7 @@ def test_port_53_is_all_that_resolvers_have(role: str) -> None:
 
 def test_a_shard_asks_nobody() -> None:
     values = yaml.safe_load((CHART / "ci" / "replay-values.yaml").read_text())
-    for _, resolver in RESOLVERS.values():
+    for resolver in RESOLVERS.values():
         assert not reaches(values, "replay", resolver, 53, "UDP")
 
 
@@ -77,7 +79,7 @@ def test_a_learner_with_a_bucket_reaches_it(name: str) -> None:
     values = merged(BUCKETS[name], IPV6)
     edges = [(METADATA, 80), (METADATA, 8080), (NODE, 988), (Place("169.254.169.252"), 988)]
     edges += [(STORAGE, 443), (Place("2607:f8b0::5f"), 443)]
-    closed = merged(values, {"networkPolicy": {"egressAllowRules": {"bucket": False}}})
+    closed = merged(values, {"networkPolicy": {"bucket": False}})
     for place, port in edges:
         assert reaches(values, "learner", place, port), (place, port)
         assert not reaches({}, "learner", place, port), "without a bucket"

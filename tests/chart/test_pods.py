@@ -93,7 +93,7 @@ def test_accelerators() -> None:
 
 
 def test_spot_and_compute_class() -> None:
-    classed = render({"actor": {"computeClass": "c"}}).pods()["pong-actor"]["spec"]
+    classed = render({"actor": {"pod": {"computeClass": "c"}}}).pods()["pong-actor"]["spec"]
     assert classed["nodeSelector"] == {"cloud.google.com/compute-class": "c"}
     pods = render({"actor": {"spot": True}}).pods()
     assert pods["pong-actor"]["spec"]["nodeSelector"] == {"cloud.google.com/gke-spot": "true"}

@@ -17,7 +17,6 @@ UNPRICED = {
     "experiment": {"stop": {"dollars": 5}, "learner": {"backend": "jax"}},
     "learner": {"accelerator": {"type": "tpu", "name": "tpu7x", "topology": "2x2x1", "count": 4}},
 }
-ON = {"enabled": True}
 
 
 def settings(values: dict[str, Any]) -> Settings:
@@ -31,8 +30,8 @@ def test_the_meter_reads_its_settings() -> None:
         {
             "cost": {
                 "prices": {"machines": {"tpu7x-standard-4t": {**row, "spot": 20}}},
-                "autoscaler": {**ON, "maxReplicas": 80},
-            }
+            },
+            "actor": {"autoscaling": {"type": "price", "maxReplicas": 80}},
         }
     )
     assert PriceList(ours).machines["tpu7x-standard-4t"].on_demand == 48
@@ -64,13 +63,12 @@ def test_the_chart_knows_the_accelerators_of_the_table() -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"cost": {"enabled": False, "autoscaler": ON}}, "the meter is what scales"),
         (
-            {"cost": {"autoscaler": ON}, "actor": {"autoscaling": {"type": "keda"}}},
-            "two would choose the number of actors",
+            {"cost": {"enabled": False}, "actor": {"autoscaling": {"type": "price"}}},
+            "the cost meter is what scales",
         ),
         (
-            {"cost": {"autoscaler": {**ON, "minReplicas": 9, "maxReplicas": 3}}},
+            {"actor": {"autoscaling": {"type": "price", "minReplicas": 9, "maxReplicas": 3}}},
             "minReplicas 9 is more than maxReplicas 3",
         ),
     ],

@@ -88,7 +88,7 @@ def test_compute_classes_fall_back() -> None:
         tiers = [priority["spot"] for priority in made["spec"]["priorities"]]
         assert set(tiers) == {True, False}
         assert tiers[0] is (name == "spot-first")
-    actor = pods("gke-autopilot", {"actor": {"spot": False, "computeClass": "spot-first"}})
+    actor = pods("gke-autopilot", {"actor": {"spot": False, "pod": {"computeClass": "spot-first"}}})
     assert actor["pong-actor"]["nodeSelector"] == {"cloud.google.com/compute-class": "spot-first"}
     assert read(CLASSES["spot-first"])["spec"]["activeMigration"]["optimizeRulePriority"]
 

@@ -29,7 +29,9 @@ TPU = {"type": "tpu", "name": "tpu-v6e-slice", "topology": "1x1"}
                 "experiment": {"learner": {"backend": "jax"}},
                 "learner": {
                     "accelerator": TPU,
-                    "nodeSelector": {"cloud.google.com/gke-accelerator": "nvidia-l4"},
+                    "pod": {
+                        "nodeSelector": {"cloud.google.com/gke-accelerator": "nvidia-l4"},
+                    },
                 },
             },
             ["nvidia-l4", "no node has both"],
@@ -47,7 +49,7 @@ TPU = {"type": "tpu", "name": "tpu-v6e-slice", "topology": "1x1"}
             {"experiment": {"stop": {"dollars": 5}}, "cost": {"enabled": False}},
             ["stop.dollars is 5", "cost.enabled"],
         ),
-        ({"tls": {"enabled": True, "certManager": False}}, ["learnerSecret", "ca.crt"]),
+        ({"tls": {"enabled": True, "actorSecret": "a"}}, ["learnerSecret", "ca.crt"]),
         (
             {"actor": {"autoscaling": {"type": "keda", "minReplicas": 9, "maxReplicas": 3}}},
             ["9", "3"],
@@ -57,13 +59,13 @@ TPU = {"type": "tpu", "name": "tpu-v6e-slice", "topology": "1x1"}
             {
                 "learner": {
                     "accelerator": {"type": "gpu"},
-                    "nodeSelector": {"cloud.google.com/gke-tpu-topology": "1x1"},
+                    "pod": {"nodeSelector": {"cloud.google.com/gke-tpu-topology": "1x1"}},
                 }
             },
             ["no node has both"],
         ),
         (
-            {"learner": {"nodeSelector": {"cloud.google.com/gke-accelerator": "nvidia-l4"}}},
+            {"pod": {"nodeSelector": {"cloud.google.com/gke-accelerator": "nvidia-l4"}}},
             ["type is none", "idle"],
         ),
         ({"learner": {"persistence": {"checkpoints": "runs"}}}, ["checkpoints"]),
@@ -78,8 +80,8 @@ TPU = {"type": "tpu", "name": "tpu-v6e-slice", "topology": "1x1"}
             ["stop.dollars is 5", "learner.accelerator.name is empty"],
         ),
         (
-            {"actor": {"extraVolumes": [{"name": "tmp", "emptyDir": {}}]}},
-            ["actor.extraVolumes", "choose another"],
+            {"actor": {"pod": {"extraVolumes": [{"name": "tmp", "emptyDir": {}}]}}},
+            ["actor.pod.extraVolumes", "choose another"],
         ),
         ({"fullnameOverride": "UPPER_case"}, ["UPPER_case", "small letters"]),
         ({"learner": {"image": {"repository": "r.io/y:v1"}}}, ["repository"]),

@@ -25,8 +25,8 @@ def changed_pods(before: Rendered, after: Rendered) -> set[str]:
         ({"actor": {"replicas": 7}}, set()),
         ({"metrics": {"type": "annotations", "labels": {"a": "b"}}}, set()),
         ({"networkPolicy": {"enabled": False}}, set()),
-        ({"learner": {"podDisruptionBudget": {"enabled": False}}}, set()),
-        ({"queueName": "q"}, {"pong-cost"}),
+        ({"learner": {"podDisruptionBudget": {"maxUnavailable": "none"}}}, set()),
+        ({"pod": {"queueName": "q"}}, {"pong-cost"}),
         ({"cost": {"defaultFamily": "e2"}}, {"pong-cost"}),
         # The learner resumes with it; actors go on.
         ({"experiment": {"learner": {"optimizer": {"learning_rate": 1e-4}}}}, {"pong-learner"}),
@@ -43,9 +43,9 @@ def test_what_an_upgrade_restarts(values: dict[str, Any], restarts: set[str]) ->
 @pytest.mark.parametrize(
     ("values", "restarts"),
     [
-        ({"queueName": "q"}, {"kept-cost"}),
+        ({"pod": {"queueName": "q"}}, {"kept-cost"}),
         ({"metrics": {"labels": {"a": "b"}}}, set()),
-        ({"replay": {"podDisruptionBudget": {"enabled": False}}}, set()),
+        ({"replay": {"podDisruptionBudget": {"maxUnavailable": "none"}}}, set()),
         ({"replay": {"shards": 3}}, {"kept-learner", "kept-cost"}),
         ({"experiment": {"learner": {"replay": {"ratio": 2}}}}, {"kept-learner"}),
         ({"experiment": {"environment": {"id": "Acrobot-v1"}}}, {"kept-learner", "kept-actor"}),
@@ -53,7 +53,7 @@ def test_what_an_upgrade_restarts(values: dict[str, Any], restarts: set[str]) ->
             {"experiment": {"learner": {"replay": {"priority_exponent": 0.5}}}},
             {"kept-learner", "kept-replay"},
         ),
-        ({"replay": {"env": [{"name": "A", "value": "b"}]}}, {"kept-replay"}),
+        ({"replay": {"pod": {"env": [{"name": "A", "value": "b"}]}}}, {"kept-replay"}),
         # Each run has a folder of its own there too.
         ({"learner": {"run": "second"}}, {"kept-learner", "kept-replay", "kept-cost"}),
     ],

@@ -23,15 +23,11 @@ def requests(role: str, **amounts: Any) -> dict[str, Any]:
         ),
         (requests("actor", limits={"memory": "2GB"}), 'actor.resources.limits.memory "2GB" is no'),
         (requests("cost", requests={"cpu": "two"}), 'cost.resources.requests.cpu "two" is no'),
-        ({"learner": {"shmSize": "1gi"}}, 'learner.shmSize "1gi" is no amount'),
+        ({"learner": {"pod": {"shmSize": "1gi"}}}, 'learner.pod.shmSize "1gi" is no amount'),
         (
             requests("learner", requests={"memory": "9Gi"}),
             "learner.resources.requests.memory is 9Gi, and its limit is 4Gi: no pod may ask for "
             "more than its limit; raise learner.resources.limits.memory, or ask for less",
-        ),
-        (
-            requests("test", requests={"cpu": "1500m"}),
-            "test.resources.requests.cpu is 1500m, and its limit is 1:",
         ),
         (
             {"learner": {"replicas": 2.5}},
@@ -39,7 +35,7 @@ def requests(role: str, **amounts: Any) -> dict[str, Any]:
         ),
         ({"learner": {"replicas": 0}}, "learner.replicas is 0, which is no whole number"),
         ({"actor": {"replicas": -1}}, "actor.replicas is -1, which is no whole number from 0 up"),
-        ({"actor": {"replicas": "external"}}, "replicas: external leaves out all"),
+        ({"actor": {"replicas": "external"}}, "replicas: external leaves the field out"),
         ({"experiment": {"stop": {"dollars": "five"}}}, "'/experiment/stop/dollars': got string"),
     ],
 )

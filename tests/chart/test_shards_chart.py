@@ -77,7 +77,7 @@ def test_the_meter_may_end_shards_where_there_are_some() -> None:
 
 def test_the_meter_changes_a_set_that_kueue_admits_itself() -> None:
     """Kueue's webhook sees changes of a StatefulSet, and none of its /scale."""
-    for values, queued in (({}, False), ({"learner": {"queueName": "q"}}, True)):
+    for values, queued in (({}, False), ({"learner": {"pod": {"queueName": "q"}}}, True)):
         rendered = render(values, "kept")
         rules = rendered.one("Role", "kept-cost")["rules"]
         patched = [rule["verbs"] for rule in rules if rule["resources"] == ["statefulsets"]]
@@ -114,9 +114,9 @@ def test_shards_with_tls() -> None:
     assert volume["secret"]["secretName"] == "kept-replay-tls"
     assert "--tls=/etc/seedbed-tls" in spec["containers"][0]["args"]
     secrets = {"learnerSecret": "a", "actorSecret": "b", "replaySecret": "c"}
-    given = render(
-        merged(SHARDS, {"tls": {"enabled": True, "certManager": False, **secrets}}), "kept"
-    ).pods()["kept-replay"]["spec"]
+    given = render(merged(SHARDS, {"tls": {"enabled": True, **secrets}}), "kept").pods()[
+        "kept-replay"
+    ]["spec"]
     (volume,) = (v for v in given["volumes"] if v["name"] == "tls")
     assert volume["secret"]["secretName"] == "c"
 
@@ -148,12 +148,12 @@ def test_shards_with_tls() -> None:
             ["min_size is 6001", "2 shards of replay.sequences 3000 hold 6000"],
         ),
         (
-            {"tls": {"enabled": True, "certManager": False, "learnerSecret": "a",
+            {"tls": {"enabled": True, "learnerSecret": "a",
                      "actorSecret": "b"}},
             ["tls.replaySecret"],
         ),
         ({"replay": {"shards": -1}}, ["shards"]),
-        ({"replay": {"podLabels": {"app.kubernetes.io/name": "x"}}}, ["replay.podLabels"]),
+        ({"replay": {"pod": {"labels": {"app.kubernetes.io/name": "x"}}}}, ["replay.pod.labels"]),
     ],
 )  # fmt: skip
 def test_shards_that_do_not_fit_are_refused(values: dict[str, Any], words: list[str]) -> None:

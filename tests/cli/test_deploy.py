@@ -209,7 +209,7 @@ def test_as_many_releases_of_a_suite_as_may_be_are_up(
     file = suite / "pong-vtrace-env-pong-s1.yaml"
     file.write_text(file.read_text().replace("learner:", "learner:\n  hosts: 2\n  backend: jax"))
     assert main(words) == ExitCode.CONFIG
-    assert "--set queueName=QUEUE" in capsys.readouterr().err
+    assert "--set pod.queueName=QUEUE" in capsys.readouterr().err
 
 
 def test_numbers_of_the_laptop_are_those_of_the_release(programs: Programs, tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ class Release:
     def certificates(self) -> dict[str, Any]:
         """Secrets as cert-manager would write them; the values of `tls` that name them."""
         authority, named = trustme.CA(), {"replay": "shard"}
-        given: dict[str, Any] = {"enabled": True, "certManager": False}
+        given: dict[str, Any] = {"enabled": True}
         for role in ("learner", "actor", "replay"):
             made = authority.issue_cert(
                 f"*.{self.name}-{role}.{self.namespace}.svc",

@@ -13,7 +13,7 @@ from tests.e2e.release import Release, command, runs_to_its_end, until, values
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 
-NOWHERE: dict[str, Any] = {"nodeSelector": {"seedbed.test/nowhere": "true"}}
+NOWHERE: dict[str, Any] = {"pod": {"nodeSelector": {"seedbed.test/nowhere": "true"}}}
 # Forwards queries on an address of the node to the cluster's DNS, as NodeLocal DNSCache does.
 RESOLVER = """
 import socket, sys
@@ -48,9 +48,9 @@ def test_names_resolve_through_a_resolver_of_the_node(namespace: str, tmp_path: 
     dns = Release("dns", namespace, tmp_path)
 
     def given(allowed: bool) -> dict[str, Any]:
-        rules = {"dnsPrivateRanges": allowed}
+        dns = "auto" if allowed else [{"ipBlock": {"cidr": "169.254.20.10/32"}}]
         return values(learner=NOWHERE, actor=NOWHERE, auth={"enabled": False},
-                      networkPolicy={"egressAllowRules": rules})  # fmt: skip
+                      networkPolicy={"dns": dns})  # fmt: skip
 
     dns.install(given(True))
     image = dns.get("deployment/dns-actor")["spec"]["template"]["spec"]["containers"][0]["image"]

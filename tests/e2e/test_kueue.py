@@ -40,12 +40,12 @@ def gated(release: Release) -> int:
 
 def test_a_release_waits_for_its_quota(namespace: str, queue: str, tmp_path: Path) -> None:
     queued = Release("queued", namespace, tmp_path)
-    given: dict[str, Any] = values(queueName=queue, actor={"replicas": 3})
+    given: dict[str, Any] = values(pod={"queueName": queue}, actor={"replicas": 3})
     queued.install(given)
     queued.trains()
     queued.until(lambda: queued.sessions(4), "two actors play")
     assert gated(queued) == 1, "the third one is beyond the quota"
-    queued.upgrade(values(queueName=queue, actor={"replicas": 3}, paused=True))
+    queued.upgrade(values(pod={"queueName": queue}, actor={"replicas": 3}, paused=True))
     queued.until(lambda: not queued.pods("actor") + queued.pods("learner"), "all have left")
     queued.upgrade(given)
     queued.until(lambda: queued.sessions(4), "they are back")

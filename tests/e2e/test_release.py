@@ -43,7 +43,7 @@ def test_install_scale_kill_upgrade_uninstall(pong: Release) -> None:
 
     # An unrelated value restarts nothing, and the scaled number stays.
     before = {p["metadata"]["uid"] for p in (*pong.pods("learner"), *pong.pods("actor"))}
-    pong.upgrade(values(queueName="", metrics={"interval": "30s"}))
+    pong.upgrade(values(pod={}, metrics={"interval": "30s"}))
     assert pong.replicas("deployment/pong-actor") == 2
     assert {p["metadata"]["uid"] for p in (*pong.pods("learner"), *pong.pods("actor"))} == before
 

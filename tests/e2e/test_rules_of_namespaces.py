@@ -120,7 +120,7 @@ def test_two_releases_share_a_folder_of_checkpoints(namespace: str, tmp_path: Pa
 
 def test_actors_wait_at_zero_for_a_learner_without_a_node(namespace: str, tmp_path: Path) -> None:
     release = Release("pending", namespace, tmp_path)
-    nowhere = {"nodeSelector": {"seedbed.test/nowhere": "true"}}
+    nowhere = {"pod": {"nodeSelector": {"seedbed.test/nowhere": "true"}}}
     stop = {"experiment": {"stop": {"pending_s": 15}}}
     release.install(values(learner=nowhere, **stop))
     deployment = "deployment/pending-actor"

@@ -12,7 +12,7 @@ from tests.e2e.release import CHART, Release, command, values
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 
-NOWHERE: dict[str, Any] = {"nodeSelector": {"seedbed.test/nowhere": "true"}}
+NOWHERE: dict[str, Any] = {"pod": {"nodeSelector": {"seedbed.test/nowhere": "true"}}}
 
 
 def given(**more: Any) -> dict[str, Any]:

@@ -97,8 +97,6 @@ class Rendered:
         for item in self.of("JobSet"):
             (job,) = item["spec"]["replicatedJobs"]
             found[item["metadata"]["name"]] = job["template"]["spec"]["template"]
-        for item in self.of("LeaderWorkerSet"):
-            found[item["metadata"]["name"]] = item["spec"]["leaderWorkerTemplate"]["workerTemplate"]
         return found | {item["metadata"]["name"]: item for item in self.of("Pod")}
 
 

@@ -1,6 +1,6 @@
 {{/* A certificate of cert-manager. Call with (dict "root" $ "component" NAME). */}}
 {{- define "seedbed.certificate" }}
-{{- if and .root.Values.tls.enabled .root.Values.tls.certManager }}
+{{- if include "seedbed.makesCertificates" .root }}
 {{- $service := include (printf "seedbed.%s" .component) .root }}
 {{- $issuer := .root.Values.tls.issuer }}
 apiVersion: cert-manager.io/v1

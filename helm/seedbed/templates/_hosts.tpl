@@ -5,9 +5,9 @@
 {{ .Values.learner.hosts | default (include "seedbed.setting" (dict "root" . "path" "learner.hosts")) }}
 {{- end -}}
 
-{{/* The learner's workload: a StatefulSet, and where it has several hosts what restarts all as one. */}}
+{{/* The learner's workload: a StatefulSet, or with several hosts a JobSet, which restarts all as one. */}}
 {{- define "seedbed.learnerKind" -}}
-{{- if gt (int (include "seedbed.hosts" .)) 1 }}{{ .Values.learner.workload }}{{ else }}StatefulSet{{ end -}}
+{{- if gt (int (include "seedbed.hosts" .)) 1 }}JobSet{{ else }}StatefulSet{{ end -}}
 {{- end -}}
 
 {{/* Name of the JobSet of a learner, of which several have one each, and of any other workload. Call with
@@ -16,7 +16,7 @@
 {{ include "seedbed.learner" .root }}{{ if and (eq (include "seedbed.learnerKind" .root) "JobSet") (include "seedbed.several" .root) }}-{{ .rank }}{{ end }}
 {{- end -}}
 
-{{/* Names of the workloads with hosts: a JobSet for each learner, or one LeaderWorkerSet. A JSON list. */}}
+{{/* Names of the JobSets, one for each learner. A JSON list. */}}
 {{- define "seedbed.jobSets" -}}
 {{- $names := list -}}
 {{- range $rank := until (int .Values.learner.replicas) }}{{ $names = append $names (include "seedbed.learnerName" (dict "root" $ "rank" $rank)) }}{{ end -}}
@@ -27,10 +27,7 @@
 {{- define "seedbed.learnerHost" -}}
 {{- $kind := include "seedbed.learnerKind" .root -}}
 {{- include "seedbed.learnerName" . -}}
-{{- if eq $kind "JobSet" }}-host-0-{{ .host }}
-{{- else if and (eq $kind "LeaderWorkerSet") .host }}-{{ .rank }}-{{ .host }}
-{{- else }}-{{ .rank }}
-{{- end -}}
+{{- if eq $kind "JobSet" }}-host-0-{{ .host }}{{ else }}-{{ .rank }}{{ end -}}
 {{- end -}}
 
 {{/* What names the first pod of the learner to kubectl. */}}
@@ -49,7 +46,7 @@ $(kubectl -n {{ .Release.Namespace }} get pods -o name -l jobset.sigs.k8s.io/job
 
 {{/* API and resource of a workload. Call with its kind. */}}
 {{- define "seedbed.apiOf" -}}
-{{ get (dict "JobSet" "jobset.x-k8s.io/v1alpha2" "LeaderWorkerSet" "leaderworkerset.x-k8s.io/v1") . | default "apps/v1" }}
+{{ eq . "JobSet" | ternary "jobset.x-k8s.io/v1alpha2" "apps/v1" }}
 {{- end -}}
 
 {{/* The workload that is there, as JSON, with its pods in spec.replicas; {} without. Call with
@@ -62,8 +59,6 @@ $(kubectl -n {{ .Release.Namespace }} get pods -o name -l jobset.sigs.k8s.io/job
 {{- end -}}
 {{- if and $live (eq .kind "JobSet") -}}
   {{- $_ := set $live.spec "replicas" ($live.spec.suspend | ternary 0 .pods) -}}
-{{- else if and $live (eq .kind "LeaderWorkerSet") -}}
-  {{- $_ := set $live.spec "replicas" (mul $live.spec.replicas .pods) -}}
 {{- end -}}
 {{ $live | toJson }}
 {{- end -}}

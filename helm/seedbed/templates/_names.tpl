@@ -58,8 +58,8 @@ app.kubernetes.io/instance: {{ include "seedbed.fullname" .root | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
-{{/* Labels of a pod: nothing that changes with the chart's version, or every bump restarts it.
-Labels of its own: (dict "root" $ "component" NAME "more" LABELS). */}}
+{{/* Labels of a pod: nothing that changes with the chart's version, or every bump restarts it. "more"
+LABELS are labels of its own. */}}
 {{- define "seedbed.podLabels" -}}
 {{- $own := include "seedbed.selectorLabels" . | fromYaml -}}
 {{- mergeOverwrite (dict "app.kubernetes.io/part-of" "seedbed") .root.Values.extraLabels (.more | default dict) $own | toYaml -}}
@@ -74,17 +74,17 @@ Labels of its own: (dict "root" $ "component" NAME "more" LABELS). */}}
 {{/* REGISTRY/REPOSITORY:TAG, or REGISTRY/REPOSITORY@DIGEST. Call with (dict "root" $ "component" NAME), and "repository" for another one than the component's. */}}
 {{- define "seedbed.image" -}}
 {{- $shared := .root.Values.image -}}
-{{- $image := (get .root.Values .component).image -}}
-{{- with $image.registry | default $shared.registry }}{{ . }}/{{ end -}}
+{{- $image := mergeOverwrite (deepCopy $shared) ((get .root.Values .component).image | default dict) -}}
+{{- with $image.registry }}{{ . }}/{{ end -}}
 {{- $image.repository | default .repository | default (include (printf "seedbed.%sRepository" .component) .root) -}}
-{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default $shared.tag | default .root.Chart.AppVersion }}{{ end -}}
+{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default .root.Chart.AppVersion }}{{ end -}}
 {{- end -}}
 
 {{/* The service account of a component: its own, or one of yours. Call as the image. */}}
 {{- define "seedbed.serviceAccountName" -}}
-{{- $account := (get .root.Values .component).serviceAccount -}}
+{{- $account := (include "seedbed.pod" . | fromJson).serviceAccount -}}
 {{- if not (or $account.create $account.name) -}}
-  {{- fail (printf "%s.serviceAccount.create is false: %s.serviceAccount.name must say which one is used" .component .component) -}}
+  {{- fail (printf "%s.pod.serviceAccount.create is false: %s.pod.serviceAccount.name must say which one is used" .component .component) -}}
 {{- end -}}
 {{- $account.name | default (include (printf "seedbed.%s" .component) .root) -}}
 {{- end -}}

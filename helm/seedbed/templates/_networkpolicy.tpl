@@ -10,25 +10,17 @@
 {{/* Resolvers that are no pods have addresses only: 169.254.20.10 is NodeLocal DNSCache, 169.254.169.254
 and fd20:ce::254 are Cloud DNS, 34.118.224.0/20 is where GKE puts Services. */}}
 {{- define "seedbed.dns" }}
-{{- $allow := .Values.networkPolicy.egressAllowRules }}
-{{- $blocks := list }}
-{{- if $allow.dnsNodeLocalCache }}{{ $blocks = append $blocks "169.254.20.10/32" }}{{ end }}
-{{- if $allow.dnsMetadataServer }}{{ $blocks = concat $blocks (list "169.254.169.254/32" "fd20:ce::254/128") }}{{ end }}
-{{- if $allow.dnsPrivateRanges }}
-{{- $blocks = concat $blocks (list "10.0.0.0/8" "100.64.0.0/10" "172.16.0.0/12" "192.168.0.0/16" "34.118.224.0/20" "fc00::/7") }}
+{{- $peers := .Values.networkPolicy.dns }}
+{{- if eq (toString $peers) "auto" }}
+  {{- $peers = list (dict "namespaceSelector" (dict "matchLabels" (dict "kubernetes.io/metadata.name" "kube-system"))) }}
+  {{- range list "169.254.20.10/32" "169.254.169.254/32" "fd20:ce::254/128" "10.0.0.0/8" "100.64.0.0/10" "172.16.0.0/12" "192.168.0.0/16" "34.118.224.0/20" "fc00::/7" }}
+    {{- if or $.Values.networkPolicy.ipv6 (not (contains ":" .)) }}{{ $peers = append $peers (dict "ipBlock" (dict "cidr" .)) }}{{ end }}
+  {{- end }}
 {{- end }}
-{{- if or $allow.dnsKubeSystem $blocks }}
+{{- with $peers }}
 # --> DNS
 - to:
-    {{- if $allow.dnsKubeSystem }}
-    - namespaceSelector:
-        matchLabels: {kubernetes.io/metadata.name: kube-system}
-    {{- end }}
-    {{- range $blocks }}
-    {{- if or $.Values.networkPolicy.ipv6 (not (contains ":" .)) }}
-    - ipBlock: {cidr: {{ . | quote }}}
-    {{- end }}
-    {{- end }}
+    {{- toYaml . | nindent 4 }}
   ports: [{protocol: UDP, port: 53}, {protocol: TCP, port: 53}]
 {{- end }}
 {{- end }}
@@ -43,7 +35,7 @@ and fd20:ce::254 are Cloud DNS, 34.118.224.0/20 is where GKE puts Services. */}}
 {{/* Credentials from the metadata server, which GKE's data planes rewrite to port 988 of the node,
 and the bucket's API. A rule without peers matches nodes, too. */}}
 {{- define "seedbed.bucketEgress" }}
-{{- if and .Values.networkPolicy.egressAllowRules.bucket (include "seedbed.bucket" .) }}
+{{- if and .Values.networkPolicy.bucket (include "seedbed.bucket" .) }}
 # learner --> metadata server, bucket
 - to: [{ipBlock: {cidr: 169.254.169.254/32}}]
   ports: [{protocol: TCP, port: 80}, {protocol: TCP, port: 8080}]

@@ -101,7 +101,7 @@ Call with (dict "root" $ "component" ROLE). */}}
 {{/* Secrets that cert-manager has made for the release, and does not delete with it. A JSON list. */}}
 {{- define "seedbed.certificateSecrets" -}}
 {{- $secrets := list -}}
-{{- if and .Values.tls.enabled .Values.tls.certManager -}}
+{{- if include "seedbed.makesCertificates" . -}}
   {{- range $role := list "learner" "actor" "replay" -}}
     {{- if or (ne $role "replay") $.Values.replay.shards }}{{ $secrets = append $secrets (include "seedbed.tlsSecret" (dict "root" $ "component" $role)) }}{{ end -}}
   {{- end -}}
@@ -114,19 +114,40 @@ Call with (dict "root" $ "component" ROLE). */}}
 {{ .Values.auth.existingSecret | default (printf "%s-auth" (include "seedbed.fullname" .)) }}
 {{- end -}}
 
-{{/* Scheduling: call with (dict "root" $ "workload" VALUES), and "near" COMPONENT for its zone. */}}
+{{/* The pod block of a role, as JSON: `pod` with the role's own laid over it, maps key by key, lists
+behind those; an item with a name that both have (a mount: with a path) is the role's. Call with
+(dict "root" $ "component" ROLE). */}}
+{{- define "seedbed.pod" -}}
+{{- $own := (get .root.Values .component).pod | default dict -}}
+{{- $laid := mergeOverwrite (deepCopy .root.Values.pod) (deepCopy $own) -}}
+{{- range $key, $items := .root.Values.pod -}}
+  {{- if kindIs "slice" $items -}}
+    {{- $named := eq $key "extraVolumeMounts" | ternary "mountPath" "name" -}}
+    {{- $names := list -}}
+    {{- range get $own $key | default list }}{{ $names = append $names (get . $named) }}{{ end -}}
+    {{- $all := list -}}
+    {{- range $items }}{{ if not (and (hasKey . $named) (has (get . $named) $names)) }}{{ $all = append $all . }}{{ end }}{{ end -}}
+    {{- $_ := set $laid $key (concat $all (get $own $key | default list) | default list) -}}
+  {{- end -}}
+{{- end -}}
+{{- $laid | toJson -}}
+{{- end -}}
+
+{{/* Scheduling: call with (dict "root" $ "component" ROLE), and "near" COMPONENT for its zone. */}}
 {{- define "seedbed.nodeSelector" -}}
+{{- $pod := include "seedbed.pod" . | fromJson -}}
+{{- $workload := get .root.Values .component -}}
 {{- $selector := dict -}}
-{{- if .workload.spot }}{{ $_ := set $selector "cloud.google.com/gke-spot" "true" }}{{ end -}}
-{{- with .workload.computeClass }}{{ $_ := set $selector "cloud.google.com/compute-class" . }}{{ end -}}
-{{- with .workload.accelerator -}}
+{{- if $workload.spot }}{{ $_ := set $selector "cloud.google.com/gke-spot" "true" }}{{ end -}}
+{{- with $pod.computeClass }}{{ $_ := set $selector "cloud.google.com/compute-class" . }}{{ end -}}
+{{- with $workload.accelerator -}}
   {{- if eq .type "gpu" }}{{ with .name }}{{ $_ := set $selector "cloud.google.com/gke-accelerator" . }}{{ end }}{{ end -}}
   {{- if eq .type "tpu" -}}
     {{- $_ := set $selector "cloud.google.com/gke-tpu-accelerator" .name -}}
     {{- $_ := set $selector "cloud.google.com/gke-tpu-topology" .topology -}}
   {{- end -}}
 {{- end -}}
-{{- $selector = merge (deepCopy .workload.nodeSelector) $selector -}}
+{{- $selector = merge $pod.nodeSelector $selector -}}
 {{- with $selector }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}
@@ -134,11 +155,12 @@ nodeSelector:
 {{- end -}}
 
 {{- define "seedbed.tolerations" -}}
-{{- $tolerations := .workload.tolerations -}}
-{{- if .workload.spot -}}
+{{- $workload := get .root.Values .component -}}
+{{- $tolerations := (include "seedbed.pod" . | fromJson).tolerations -}}
+{{- if $workload.spot -}}
   {{- $tolerations = append $tolerations (dict "key" "cloud.google.com/gke-spot" "operator" "Equal" "value" "true" "effect" "NoSchedule") -}}
 {{- end -}}
-{{- with .workload.accelerator -}}
+{{- with $workload.accelerator -}}
   {{- if eq .type "gpu" }}{{ $tolerations = append $tolerations (dict "key" "nvidia.com/gpu" "operator" "Exists" "effect" "NoSchedule") }}{{ end -}}
   {{- if eq .type "tpu" }}{{ $tolerations = append $tolerations (dict "key" "google.com/tpu" "operator" "Exists" "effect" "NoSchedule") }}{{ end -}}
 {{- end -}}
@@ -149,11 +171,12 @@ tolerations:
 {{- end -}}
 
 {{- define "seedbed.scheduling" -}}
+{{- $pod := include "seedbed.pod" . | fromJson -}}
 {{ include "seedbed.nodeSelector" . }}
 {{- include "seedbed.tolerations" . }}
-{{- if or .workload.affinity .near }}
+{{- if or $pod.affinity .near }}
 affinity:
-  {{- with .workload.affinity }}
+  {{- with $pod.affinity }}
   {{- toYaml . | nindent 2 }}
   {{- else }}
   # Traffic between zones costs more than the cores that make it.
@@ -167,7 +190,7 @@ affinity:
               {{- include "seedbed.selectorLabels" (dict "root" .root "component" .near) | nindent 14 }}
   {{- end }}
 {{- end }}
-{{- with .workload.priorityClassName }}
+{{- with $pod.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
 {{- with .root.Values.image.pullSecrets }}
@@ -189,11 +212,19 @@ prometheus.io/path: /metrics
 
 {{/* What the cost meter reads. */}}
 {{- define "seedbed.prices" -}}
-{{ pick .Values.cost "priceTable" "prices" "defaultFamily" "defaultTier" "readNodes" "autoscaler" | toYaml }}
+{{- $scaling := pick .Values.actor.autoscaling "minReplicas" "maxReplicas" -}}
+{{- $_ := set $scaling "enabled" (eq .Values.actor.autoscaling.type "price") -}}
+{{ pick .Values.cost "priceTable" "prices" "defaultFamily" "defaultTier" "readNodes" | merge (dict "autoscaler" $scaling) | toYaml }}
 {{- end -}}
 
 {{- define "seedbed.tlsSecret" -}}
 {{- $given := get .root.Values.tls (printf "%sSecret" .component) -}}
-{{- $made := printf "%s-%s-tls" (include "seedbed.fullname" .root) .component -}}
-{{ .root.Values.tls.certManager | ternary $made $given }}
+{{ $given | default (printf "%s-%s-tls" (include "seedbed.fullname" .root) .component) }}
+{{- end -}}
+
+{{/* Whether cert-manager makes the certificates: "true" or nothing. */}}
+{{- define "seedbed.makesCertificates" -}}
+{{- with .Values.tls -}}
+{{- if and .enabled (not (or .learnerSecret .actorSecret .replaySecret)) }}true{{ end -}}
+{{- end -}}
 {{- end -}}

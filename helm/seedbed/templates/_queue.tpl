@@ -1,16 +1,17 @@
-{{/* Kueue: labels of a workload, read by its webhooks. Call with (dict "root" $ "workload" VALUES). */}}
+{{/* Kueue: labels of a workload, read by its webhooks. Call with (dict "root" $ "component" ROLE). */}}
 {{- define "seedbed.queueLabels" -}}
-{{- with .workload.queueName | default .root.Values.queueName }}
+{{- $pod := include "seedbed.pod" . | fromJson -}}
+{{- with $pod.queueName }}
 kueue.x-k8s.io/queue-name: {{ . }}
 {{- end }}
-{{- with .workload.queuePriorityClass }}
+{{- with $pod.queuePriorityClass }}
 kueue.x-k8s.io/priority-class: {{ . }}
 {{- end }}
 {{- end -}}
 
 {{/* "true" where Kueue admits the learners or the shards; nothing else. */}}
 {{- define "seedbed.queuedSets" -}}
-{{- if or .Values.queueName .Values.learner.queueName .Values.replay.queueName }}true{{ end -}}
+{{- if or .Values.pod.queueName .Values.learner.pod.queueName .Values.replay.pod.queueName }}true{{ end -}}
 {{- end -}}
 
 {{/* What Kueue's webhook refuses of a StatefulSet that is there, with the way out. */}}
@@ -19,7 +20,7 @@ kueue.x-k8s.io/priority-class: {{ . }}
   {{- $name := printf "%s-%s" (include "seedbed.fullname" $) $component -}}
   {{- $live := lookup "apps/v1" "StatefulSet" $.Release.Namespace $name -}}
   {{- $old := dig "metadata" "labels" dict $live -}}
-  {{- $new := include "seedbed.queueLabels" (dict "root" $ "workload" (get $.Values $component)) | fromYaml -}}
+  {{- $new := include "seedbed.queueLabels" (dict "root" $ "component" $component) | fromYaml -}}
   {{- $kueue := or ($.Capabilities.APIVersions.Has "kueue.x-k8s.io/v1beta1") ($.Capabilities.APIVersions.Has "kueue.x-k8s.io/v1beta2") -}}
   {{- if and $kueue $live $wanted -}}
     {{- range $key := list "kueue.x-k8s.io/queue-name" "kueue.x-k8s.io/priority-class" -}}

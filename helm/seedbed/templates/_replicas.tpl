@@ -15,7 +15,7 @@ is never left out: the API server would make it 1.
 {{- $last := dig "metadata" "annotations" dict $live -}}
 {{- $chosen := get $last "seedbed.dev/replicas" -}}
 {{- $before := get $last "seedbed.dev/resume-replicas" -}}
-{{- $autoscaled := and (eq .component "actor") (or (ne $values.actor.autoscaling.type "none") $values.cost.autoscaler.enabled (kindIs "invalid" .wanted)) -}}
+{{- $autoscaled := and (eq .component "actor") (ne $values.actor.autoscaling.type "none") -}}
 {{- $others := or $autoscaled (eq $values.replicas "external") -}}
 {{- $number := .wanted -}}
 {{- if and $live (or $others (eq (toString .wanted) $chosen)) -}}
@@ -26,7 +26,7 @@ is never left out: the API server would make it 1.
 {{- /* Where the meter can see the number it takes it to zero itself, and brings it back. */ -}}
 {{- $unseen := or (not $values.cost.enabled) $before (not (or $live $others)) -}}
 {{- if and $values.paused $unseen -}}
-  {{- $_ := set $annotations "seedbed.dev/resume-replicas" (kindIs "invalid" $number | ternary "1" (toString $number)) -}}
+  {{- $_ := set $annotations "seedbed.dev/resume-replicas" (toString $number) -}}
   {{- dict "replicas" 0 "annotations" $annotations | toJson -}}
 {{- else if and $others (not (or $chosen $before)) -}}
   {{- dict | toJson -}}

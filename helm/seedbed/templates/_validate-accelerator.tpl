@@ -2,11 +2,12 @@
 {{- define "seedbed.validateAccelerator" -}}
 {{- $learner := .Values.learner -}}
 {{- $accelerator := $learner.accelerator -}}
+{{- $selector := (include "seedbed.pod" (dict "root" . "component" "learner") | fromJson).nodeSelector -}}
 {{- if and (eq $accelerator.type "tpu") (not (and $accelerator.name $accelerator.topology)) -}}
   {{- fail (printf "learner.accelerator: a tpu needs name (such as tpu-v6e-slice) and topology (such as 1x1); given name %q, topology %q" $accelerator.name $accelerator.topology) -}}
 {{- end -}}
-{{- if and (eq $accelerator.type "tpu") (hasKey $learner.nodeSelector "cloud.google.com/gke-accelerator") -}}
-  {{- fail (printf "learner.nodeSelector asks for the GPU %q and learner.accelerator.type is tpu: no node has both; remove one" (get $learner.nodeSelector "cloud.google.com/gke-accelerator")) -}}
+{{- if and (eq $accelerator.type "tpu") (hasKey $selector "cloud.google.com/gke-accelerator") -}}
+  {{- fail (printf "learner.pod.nodeSelector asks for the GPU %q and learner.accelerator.type is tpu: no node has both; remove one" (get $selector "cloud.google.com/gke-accelerator")) -}}
 {{- end -}}
 {{- if and (eq $accelerator.type "gpu") (or $accelerator.topology (hasPrefix "tpu" $accelerator.name)) -}}
   {{- fail (printf "learner.accelerator.type is gpu, but name %q and topology %q are a TPU's: say type: tpu" $accelerator.name $accelerator.topology) -}}
@@ -14,14 +15,14 @@
 {{- if and (eq $accelerator.type "none") (or $accelerator.name $accelerator.topology) -}}
   {{- fail (printf "learner.accelerator.type is none, but name %q, topology %q ask for one: say type: gpu or tpu" $accelerator.name $accelerator.topology) -}}
 {{- end -}}
-{{- $gpuSelector := get $learner.nodeSelector "cloud.google.com/gke-accelerator" -}}
+{{- $gpuSelector := get $selector "cloud.google.com/gke-accelerator" -}}
 {{- if and $gpuSelector (eq $accelerator.type "none") -}}
-  {{- fail (printf "learner.nodeSelector asks for nodes with the GPU %q and learner.accelerator.type is none: it would stand idle; say type: gpu, name: %s" $gpuSelector $gpuSelector) -}}
+  {{- fail (printf "learner.pod.nodeSelector asks for nodes with the GPU %q and learner.accelerator.type is none: it would stand idle; say type: gpu, name: %s" $gpuSelector $gpuSelector) -}}
 {{- end -}}
 {{- if eq $accelerator.type "gpu" -}}
-  {{- range $key, $value := $learner.nodeSelector -}}
+  {{- range $key, $value := $selector -}}
     {{- if hasPrefix "cloud.google.com/gke-tpu" $key -}}
-      {{- fail (printf "learner.nodeSelector asks for a TPU (%s: %s) and learner.accelerator.type is gpu: no node has both; remove one" $key $value) -}}
+      {{- fail (printf "learner.pod.nodeSelector asks for a TPU (%s: %s) and learner.accelerator.type is gpu: no node has both; remove one" $key $value) -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}

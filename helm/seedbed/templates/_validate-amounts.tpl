@@ -1,8 +1,8 @@
 {{/* Amounts of all resources and volumes: values that are amounts, and no request above its limit. */}}
 {{- define "seedbed.validateAmounts" -}}
-{{- range $role := list "learner" "actor" "replay" "cost" "test" -}}
+{{- range $role := list "learner" "actor" "replay" "cost" -}}
   {{- $values := get $.Values $role -}}
-  {{- $found := dict "shmSize" (get $values "shmSize") "persistence.size" (dig "persistence" "size" "" $values) -}}
+  {{- $found := dict "pod.shmSize" (include "seedbed.pod" (dict "root" $ "component" $role) | fromJson).shmSize "persistence.size" (dig "persistence" "size" "" $values) -}}
   {{- range $part := list "requests" "limits" -}}
     {{- range $kind, $amount := dig "resources" $part dict $values -}}
       {{- $_ := set $found (printf "resources.%s.%s" $part $kind) $amount -}}

@@ -1,4 +1,4 @@
-{{/* The budget, the prices and the autoscaler. */}}
+{{/* The budget and the prices. */}}
 {{- define "seedbed.validateCost" -}}
 {{- $dollars := include "seedbed.setting" (dict "root" . "path" "stop.dollars") | float64 -}}
 {{- if and $dollars (not .Values.cost.enabled) -}}
@@ -17,17 +17,8 @@
 {{- if and $dollars (ne $accelerator.type "none") $accelerator.name (not (has $accelerator.name $priced)) -}}
   {{- fail (printf "experiment.stop.dollars is %v, and the price table has no price of learner.accelerator.name %q: the budget could be overspent many times; add cost.prices.accelerators.%s, or leave the budget out" $dollars $accelerator.name $accelerator.name) -}}
 {{- end -}}
-{{- $scaler := .Values.cost.autoscaler -}}
-{{- if $scaler.enabled -}}
-  {{- if not .Values.cost.enabled -}}
-    {{- fail "cost.autoscaler.enabled is true and cost.enabled is false: the meter is what scales; enable it" -}}
-  {{- end -}}
-  {{- if ne .Values.actor.autoscaling.type "none" -}}
-    {{- fail (printf "cost.autoscaler.enabled is true and actor.autoscaling.type is %s: two would choose the number of actors; switch one off" .Values.actor.autoscaling.type) -}}
-  {{- end -}}
-  {{- if gt (int $scaler.minReplicas) (int $scaler.maxReplicas) -}}
-    {{- fail (printf "cost.autoscaler.minReplicas %v is more than maxReplicas %v: lower the one or raise the other" $scaler.minReplicas $scaler.maxReplicas) -}}
-  {{- end -}}
+{{- if and (eq .Values.actor.autoscaling.type "price") (not .Values.cost.enabled) -}}
+  {{- fail "actor.autoscaling.type is price and cost.enabled is false: the cost meter is what scales; enable it" -}}
 {{- end -}}
 {{- if and (include "seedbed.makesTokens" .) (not .Values.cost.enabled) -}}
   {{- fail "cost.enabled is false and auth.existingSecret is empty: the cost meter is what makes the tokens; name a Secret with the keys actor, learner, shard and observer (`seedbed tokens DIR` writes the files), or set auth.enabled: false" -}}

@@ -11,25 +11,24 @@
   {{- if $learner.evaluation.enabled -}}
     {{- fail (printf "learner.hosts is %d and learner.evaluation.enabled is true: a container in each host's pod would evaluate the same checkpoints; leave it out, and run seedbed evaluate --follow in a pod of its own" $hosts) -}}
   {{- end -}}
-  {{- if eq $learner.workload "JobSet" -}}
-    {{- include "seedbed.validateJobSet" . -}}
-  {{- end -}}
+  {{- include "seedbed.validateJobSet" . -}}
 {{- end -}}
 {{- end -}}
 
 {{/* What a JobSet cannot do. */}}
 {{- define "seedbed.validateJobSet" -}}
 {{- $learner := .Values.learner -}}
+{{- $pod := include "seedbed.pod" (dict "root" . "component" "learner") | fromJson -}}
 {{- $name := include "seedbed.fullname" . -}}
 {{- $room := 38 -}}
 {{- if include "seedbed.several" . }}{{ $room = sub 37 (len (toString (sub (int $learner.replicas) 1))) | int }}{{ end -}}
 {{- if gt (len $name) $room -}}
   {{- fail (printf "the release's name (or fullnameOverride) %q has %d letters; the names of its hosts' pods leave room for %d: say a shorter fullnameOverride" $name (len $name) $room) -}}
 {{- end -}}
-{{- with $learner.queueName | default .Values.queueName -}}
-  {{- fail (printf "learner.workload is JobSet and its queue is %s: Kueue and the cost meter would both choose its `suspend`; say learner.workload: LeaderWorkerSet" .) -}}
+{{- with $pod.queueName -}}
+  {{- fail (printf "learner.hosts is %v and the learner's queue is %s: Kueue and the cost meter would both choose `suspend` of its JobSet; queue the actors alone (actor.pod.queueName), or say learner.hosts: 1" (include "seedbed.hosts" $) .) -}}
 {{- end -}}
-{{- with $learner.extraContainers -}}
-  {{- fail (printf "learner.extraContainers has %q, and a host's pod ends with its last container: say learner.initContainers with restartPolicy: Always" (first .).name) -}}
+{{- with $pod.extraContainers -}}
+  {{- fail (printf "learner.pod.extraContainers has %q, and a host's pod ends with its last container: say learner.pod.initContainers with restartPolicy: Always" (first .).name) -}}
 {{- end -}}
 {{- end -}}

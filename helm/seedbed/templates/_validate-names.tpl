@@ -1,6 +1,6 @@
 {{/* Sections, names and labels. */}}
 {{- define "seedbed.validateNames" -}}
-{{- range $section := list "experiment" "image" "learner" "actor" "replay" "cost" "metrics" "networkPolicy" "auth" "tls" "test" -}}
+{{- range $section := list "experiment" "image" "learner" "actor" "replay" "cost" "metrics" "networkPolicy" "auth" "tls" "pod" -}}
   {{- if not (kindIs "map" (get $.Values $section)) -}}
     {{- fail (printf "%s is not there: leave it out for the defaults, or give its keys" $section) -}}
   {{- end -}}
@@ -13,13 +13,17 @@
   {{- fail (printf "the release's name (or fullnameOverride) %q: names have small letters, digits and -, and end with a letter or a digit" $name) -}}
 {{- end -}}
 {{- range $role := list "learner" "actor" "replay" "cost" -}}
-  {{- range (get $.Values $role).extraVolumes -}}
+  {{- range (include "seedbed.pod" (dict "root" $ "component" $role) | fromJson).extraVolumes -}}
     {{- if has .name (list "tmp" "experiment" "auth" "tls" "runs" "replay" "socket" "shm" "state" "prices") -}}
-      {{- fail (printf "%s.extraVolumes has a volume %q, which is a name of the chart's own: choose another" $role .name) -}}
+      {{- fail (printf "%s.pod.extraVolumes has a volume %q, which is a name of the chart's own: choose another" $role .name) -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}
-{{- range $where, $labels := dict "extraLabels" .Values.extraLabels "learner.podLabels" .Values.learner.podLabels "actor.podLabels" .Values.actor.podLabels "replay.podLabels" .Values.replay.podLabels -}}
+{{- $labelled := dict "extraLabels" .Values.extraLabels "pod.labels" .Values.pod.labels -}}
+{{- range $role := list "learner" "actor" "replay" "cost" -}}
+  {{- $_ := set $labelled (printf "%s.pod.labels" $role) (get (get $.Values $role).pod "labels" | default dict) -}}
+{{- end -}}
+{{- range $where, $labels := $labelled -}}
   {{- range $key := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" -}}
     {{- if hasKey $labels $key -}}
       {{- fail (printf "%s sets %s, by which the chart selects its own pods: choose another label" $where $key) -}}

@@ -2,8 +2,9 @@
 {{- define "seedbed.validateSpot" -}}
 {{- range $role := list "learner" "actor" "replay" -}}
   {{- $workload := get $.Values $role -}}
-  {{- if and $workload.spot $workload.computeClass -}}
-    {{- fail (printf "%s.spot is true and %s.computeClass is %s: the selector of Spot keeps the class from falling back to nodes on demand; say spot: false, and Spot first in the class" $role $role $workload.computeClass) -}}
+  {{- $class := (include "seedbed.pod" (dict "root" $ "component" $role) | fromJson).computeClass -}}
+  {{- if and $workload.spot $class -}}
+    {{- fail (printf "%s.spot is true and %s.pod.computeClass is %s: the selector of Spot keeps the class from falling back to nodes on demand; say spot: false, and Spot first in the class" $role $role $class) -}}
   {{- end -}}
 {{- end -}}
 {{- $every := dig "learner" "checkpoint" "every_s" "" (include "seedbed.experimentValues" . | fromJson) -}}

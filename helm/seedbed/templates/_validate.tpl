@@ -5,6 +5,7 @@
 {{- include "seedbed.validateAmounts" . -}}
 {{- include "seedbed.validateExperimentFile" . -}}
 {{- include "seedbed.validatePodSpecs" . -}}
+{{- include "seedbed.validateOwnPods" . -}}
 {{- include "seedbed.validateReplicas" . -}}
 {{- include "seedbed.validateQueue" . -}}
 {{- include "seedbed.validateAccelerator" . -}}

@@ -23,7 +23,6 @@
 {{- end }}
 {{- if gt (int (include "seedbed.hosts" .)) 1 }}
 - --hosts={{ include "seedbed.hosts" . }}
-- --learner-kind={{ .Values.learner.workload }}
 {{- if include "seedbed.several" . }}
 - --learners={{ .Values.learner.replicas }}
 {{- end }}

@@ -16,10 +16,10 @@
 {{- end }}
 metadata:
   labels:
-    {{- include "seedbed.podLabels" (dict "root" . "component" "learner" "more" $learner.podLabels) | nindent 4 }}
+    {{- include "seedbed.podLabels" (dict "root" . "component" "learner" "more" (include "seedbed.pod" (dict "root" . "component" "learner") | fromJson).labels) | nindent 4 }}
   annotations:
     checksum/experiment: {{ include "seedbed.experiment" . | sha256sum | trunc 16 | quote }}
-    cluster-autoscaler.kubernetes.io/safe-to-evict: {{ $learner.safeToEvict | quote }}
+    cluster-autoscaler.kubernetes.io/safe-to-evict: "false"
     {{- if eq $learner.persistence.type "gcsfuse" }}
     gke-gcsfuse/volumes: "true"
     {{- end }}
@@ -31,7 +31,7 @@ spec:
   terminationGracePeriodSeconds: {{ $learner.spot | ternary (min 15 $learner.terminationGracePeriodSeconds) $learner.terminationGracePeriodSeconds }}
   securityContext:
     {{- include "seedbed.podSecurity" . | nindent 4 }}
-  {{- include "seedbed.scheduling" (dict "root" . "workload" $learner) | nindent 2 }}
+  {{- include "seedbed.scheduling" (dict "root" . "component" "learner") | nindent 2 }}
   {{- if eq $kind "JobSet" }}
   restartPolicy: Never # a host that ends, ends the Job, and the JobSet starts all again
   {{- end }}
@@ -89,16 +89,13 @@ spec:
         {{- if eq $kind "JobSet" }}
         - name: SEEDBED_HOST
           valueFrom: {fieldRef: {fieldPath: "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
-        {{- else if eq $kind "LeaderWorkerSet" }}
-        - name: SEEDBED_HOST
-          valueFrom: {fieldRef: {fieldPath: "metadata.labels['leaderworkerset.sigs.k8s.io/worker-index']"}}
         {{- end }}
         {{- if $several }}
         - name: SEEDBED_RANK
           {{- if eq $kind "JobSet" }}
           value: {{ $rank | quote }}
           {{- else }}
-          valueFrom: {fieldRef: {fieldPath: "metadata.labels['{{ eq $kind "StatefulSet" | ternary "apps.kubernetes.io/pod-index" "leaderworkerset.sigs.k8s.io/group-index" }}']"}}
+          valueFrom: {fieldRef: {fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}}
           {{- end }}
         {{- end }}
       ports:

@@ -11,7 +11,7 @@
     - --processes={{ $actor.sidecar }}
     - --set=actor.metrics_port=0 # the pod has one port of that name
   {{- $env := printf "%s\n%s" (include "seedbed.env" .) (include "seedbed.credentialEnv" .) | fromYamlArray }}
-  env: {{ include "seedbed.mergedEnv" (dict "env" $env "own" $actor.env) }}
+  env: {{ include "seedbed.mergedEnv" (dict "env" $env "own" (include "seedbed.pod" (dict "root" . "component" "actor") | fromJson).env) }}
   securityContext:
     {{- include "seedbed.containerSecurity" . | nindent 4 }}
   resources:

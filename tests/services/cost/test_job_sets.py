@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from kubernetes import client
 
-from seedbed.services.cost.host_set import HostSet
+from seedbed.services.cost.job_sets import JobSets
 from seedbed.services.cost.prices import PriceList, Settings
 from tests.services.cost.test_meter import Scene
 from tests.services.cost.test_usage import container, pod
@@ -65,66 +65,33 @@ def api_of(item: dict[str, Any]) -> Iterator[Api]:
             thread.join()
 
 
-@pytest.mark.parametrize(
-    ("kind", "path", "spec", "wanted", "ended", "started"),
-    [
-        ("JobSet", "/apis/jobset.x-k8s.io/v1alpha2/namespaces/rl/jobsets/pong-learner",
-         {"suspend": True}, 0, {"suspend": True}, {"suspend": False}),
-        ("JobSet", "/apis/jobset.x-k8s.io/v1alpha2/namespaces/rl/jobsets/pong-learner",
-         {}, 4, {"suspend": True}, {"suspend": False}),
-        ("LeaderWorkerSet",
-         "/apis/leaderworkerset.x-k8s.io/v1/namespaces/rl/leaderworkersets/pong-learner",
-         {"replicas": 1}, 4, {"replicas": 0}, {"replicas": 1}),
-        ("LeaderWorkerSet",
-         "/apis/leaderworkerset.x-k8s.io/v1/namespaces/rl/leaderworkersets/pong-learner",
-         {"replicas": 0}, 0, {"replicas": 0}, {"replicas": 1}),
-    ],
-)  # fmt: skip
-def test_all_hosts_are_ended_and_started_as_one(
-    kind: str,
-    path: str,
-    spec: dict[str, Any],
-    wanted: int,
-    ended: dict[str, Any],
-    started: dict[str, Any],
-) -> None:
+PATH = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/rl/jobsets/pong-learner"
+
+
+@pytest.mark.parametrize(("spec", "wanted"), [({"suspend": True}, 0), ({}, 4)])
+def test_all_hosts_are_ended_and_started_as_one(spec: dict[str, Any], wanted: int) -> None:
     with api_of({"spec": spec, "status": {"restarts": 3}}) as api:
-        hosts = HostSet(kind, 4)
+        hosts = JobSets(4)
         assert hosts.wanted("pong-learner", "rl") == wanted
         assert hosts.restarts == 3
         hosts.scale("pong-learner", "rl", 0)
         hosts.scale("pong-learner", "rl", 1)  # what the brake knows of a learner
     merge = "application/merge-patch+json"
-    assert api.patches == [(path, merge, {"spec": ended}), (path, merge, {"spec": started})]
+    assert api.patches == [
+        (PATH, merge, {"spec": {"suspend": True}}),
+        (PATH, merge, {"spec": {"suspend": False}}),
+    ]
 
 
-@pytest.mark.parametrize(
-    ("kind", "spec", "paths", "ended", "started", "restarts"),
-    [
-        ("JobSet", {}, ["jobset.x-k8s.io/v1alpha2/namespaces/rl/jobsets/pong-learner-0",
-                        "jobset.x-k8s.io/v1alpha2/namespaces/rl/jobsets/pong-learner-1"],
-         {"suspend": True}, {"suspend": False}, 6),
-        ("LeaderWorkerSet", {"replicas": 2},
-         ["leaderworkerset.x-k8s.io/v1/namespaces/rl/leaderworkersets/pong-learner"],
-         {"replicas": 0}, {"replicas": 2}, 3),
-    ],
-)  # fmt: skip
-def test_all_learners_of_several_hosts_are_counted_ended_and_started(
-    kind: str,
-    spec: dict[str, Any],
-    paths: list[str],
-    ended: dict[str, Any],
-    started: dict[str, Any],
-    restarts: int,
-) -> None:
-    with api_of({"spec": spec, "status": {"restarts": 3}}) as api:
-        hosts = HostSet(kind, 4, 2)
+def test_all_learners_of_several_hosts_are_counted_ended_and_started() -> None:
+    with api_of({"spec": {}, "status": {"restarts": 3}}) as api:
+        hosts = JobSets(4, 2)
         assert hosts.wanted("pong-learner", "rl") == 8
-        assert hosts.restarts == restarts
+        assert hosts.restarts == 6
         hosts.scale("pong-learner", "rl", 0)
         hosts.scale("pong-learner", "rl", 8)
-    changes = [(path, patch["spec"]) for path, _, patch in api.patches]
-    assert changes == [(f"/apis/{path}", change) for change in (ended, started) for path in paths]
+    changes = [(path, patch["spec"]["suspend"]) for path, _, patch in api.patches]
+    assert changes == [(f"{PATH}-{rank}", end) for end in (True, False) for rank in range(2)]
 
 
 def test_restarts_of_all_hosts_are_those_of_the_learner() -> None:
