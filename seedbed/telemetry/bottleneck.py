@@ -93,12 +93,21 @@ _LIMITS = (
         "environments",
         "each actor keeps {actor_cores:.1f} cores stepping; add actors or CPUs",
     ),
+    # On a machine without a free core every message waits for one, at both ends.
+    (
+        "crowded",
+        ALL_CORES,
+        "cpu",
+        "all cores of the learner's machine are busy, {learner_cpu_cores:.1f} of "
+        "{machine_cores:.1f} with the learner, and actors wait {remote_network:%} of their time "
+        "for messages; take a larger machine, or put fewer actors on this one",
+    ),
     (
         "remote_network",
         NETWORK,
         "network",
-        "actors spend {remote_network:%} of their time on the way to the learner and back; move "
-        "them closer, or add groups",
+        "actors spend {remote_network:%} of their time on the way to the learner and back; add "
+        "groups or environments a group, give actors more CPU, or move them closer",
     ),
     (
         "actor_inference",
@@ -151,10 +160,12 @@ def bottleneck(
         return Bottleneck("cpu", _cpu_sentence(known, used, cores, actors_here))
     is_training_full = known["busy_fraction_training"] >= FULL
     waiting = 1 - known["actor_stepping_fraction"]
+    far = 0.0 if actors_here else known["actor_network"]
     known |= {
         "only_prefetch": 0.0 if is_training_full else known["busy_fraction_prefetch"],
         "backpressure": max(known["blocked_fraction_inference"], known["actor_held_up"]),
-        "remote_network": 0.0 if actors_here else known["actor_network"],
+        "crowded": known["machine_cores"] / cores if far >= NETWORK else 0.0,
+        "remote_network": far,
         "actor_waiting": waiting,
         "actor_inference": waiting if measured.get("actors_act") else -1.0,
     }

@@ -1,6 +1,7 @@
 """The numbers of one moment: a row of progress.csv, and what everything shown is made of."""
 
 import time
+from functools import partial
 from math import isnan
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,7 +11,7 @@ from seedbed.telemetry.busy import THREADS
 from seedbed.telemetry.counters import Counters
 from seedbed.telemetry.energy import frames_per_kilojoule
 from seedbed.telemetry.time_left import TimeLeft, time_left
-from seedbed.telemetry.windows import FPS_WINDOWS_S, History
+from seedbed.telemetry.windows import FPS_WINDOWS_S, LOAD_WINDOW_S, History
 
 if TYPE_CHECKING:
     from seedbed.telemetry.telemetry import Telemetry
@@ -43,21 +44,20 @@ def take_snapshot(telemetry: "Telemetry", total: Counters) -> Snapshot:
     inference, training = telemetry.inference, telemetry.training
     settings = telemetry.experiment.learner
     rate, ratio = history.rate, history.ratio
-    load = measure_load(history)
-    stepping_cores = rate("environment_s")
+    steady_s = telemetry.steady_s
+    load = measure_load(history, steady_s or LOAD_WINDOW_S)
+    stepping_cores = rate("environment_s", steady_s or LOAD_WINDOW_S)
     actors = max(1.0, sessions.connected / telemetry.experiment.actor.groups)
-    limit = bottleneck(
-        {
-            **load,
-            "sessions": sessions.connected,
-            "environment_cores": stepping_cores,
-            "actor_cores": None if stepping_cores is None else stepping_cores / actors,
-            "actors_act": float(settings.inference.location == "actor"),
-        },
-        telemetry.cores,
-        telemetry.actors_here,
-        telemetry.split,
-    )
+    measured = {
+        **load,
+        "sessions": sessions.connected,
+        "environment_cores": stepping_cores,
+        "actor_cores": None if stepping_cores is None else stepping_cores / actors,
+        "actors_act": float(settings.inference.location == "actor"),
+    }
+    limit = Bottleneck("unknown", "nothing is measured while a step is compiled")
+    if steady_s:
+        limit = bottleneck(measured, telemetry.cores, telemetry.actors_here, telemetry.split)
     fps = {f"env_fps_{window}s": rate("env_frames", window) for window in FPS_WINDOWS_S}
     updates_per_second = rate("updates", 60)
     # The other learners go on as this one does.
@@ -128,8 +128,8 @@ def metric_numbers(telemetry: "Telemetry") -> dict[str, Number]:
     return numbers
 
 
-def measure_load(history: History) -> dict[str, float | None]:
-    """Measure how busy each part was in the last half minute; None is unknown.
+def measure_load(history: History, window_s: float) -> dict[str, float | None]:
+    """Measure how busy each part was in the last seconds; None is unknown.
 
     `busy_fraction_*` and `blocked_fraction_*` are of each thread's time, `wire_cpu` of one core,
     `actor_*` of the groups' time, which passes in environment steps, before a full unroll queue, in
@@ -137,8 +137,10 @@ def measure_load(history: History) -> dict[str, float | None]:
 
     Args:
         history: The recent totals of the learner.
+        window_s: How many seconds.
     """
-    rate, ratio = history.rate, history.ratio
+    rate = partial(history.rate, window_s=window_s)
+    ratio = partial(history.ratio, window_s=window_s)
     step_s, wait_s = ratio("environment_s", "messages"), ratio("wait_s", "messages")
     latency_s = ratio("latency_s", "requests")
     queued_s = ratio("backpressure_s", "messages") or 0.0

@@ -42,7 +42,7 @@ from seedbed.telemetry.status import (
 from seedbed.telemetry.summary import summarize
 from seedbed.telemetry.time_left import TimeLeft
 from seedbed.telemetry.training import TrainingStats
-from seedbed.telemetry.windows import FPS_WINDOWS_S, History
+from seedbed.telemetry.windows import FPS_WINDOWS_S, LOAD_WINDOW_S, History
 
 # Shorter blocking is the ordinary give and take between threads.
 _BLOCKED_S = 1.0
@@ -158,6 +158,8 @@ class Telemetry:
         self.history.add(now(), self._totals())
         self._messages_at = now()
         self._messages_seen = 0
+        # The first look after a compilation; None during one, whose waits tell nothing of a pace.
+        self._steady_at: float | None = -math.inf
         self._bottleneck = Bottleneck("unknown", "too little has been measured yet")
         self._time_left: TimeLeft | None = None
         # What the newest tick showed.
@@ -414,11 +416,21 @@ class Telemetry:
         machine = machine_cpu_seconds()
         return totals if machine is None else {**totals, "machine_cpu_s": machine}
 
+    @property
+    def steady_s(self) -> float:
+        """Seconds, up to the window of a load, since nothing has been compiled; 0 while it is."""
+        since = self._steady_at
+        return 0.0 if since is None else min(LOAD_WINDOW_S, self._now() - since)
+
     def _measure(self) -> None:
         now = self._now()
         if self.sessions.messages != self._messages_seen:
             self._messages_seen, self._messages_at = self.sessions.messages, now
         self.history.add(now, self._totals())
+        if self.phase.startswith("compiling"):
+            self._steady_at = None
+        elif self._steady_at is None:
+            self._steady_at = now
         snapshot = take_snapshot(self, self._total_counters())
         # An ended run keeps what held it back, because its actors have left.
         if self.stop_reason is None or self._bottleneck.part == "unknown":

@@ -63,6 +63,12 @@ TABLE = [
     ("networks of their own", {"actors_act": 1.0}, "inference", "40 % of their time in networks"),
     ("far away", {"actor_network": 0.55, "actor_stepping_fraction": 0.3}, "network", "55 %"),
     (
+        "on a node without a free core",
+        {"actor_network": 0.55, "actor_stepping_fraction": 0.3, "machine_cores": 15.0},
+        "cpu",
+        "3.0 of 15.0 with the learner",
+    ),
+    (
         "not far away at all",
         {"actor_network": 0.55, "actors_here": True},
         "latency",

@@ -298,6 +298,27 @@ def test_ended_run_keeps_its_bottleneck(tmp_path: Path) -> None:
     assert len(rows(tmp_path / "progress.csv")) == out.getvalue().count("\n") == 2
 
 
+def test_what_waits_for_a_compilation_tells_nothing_of_the_network() -> None:
+    clock = Clock()
+    telemetry, _ = make(None, clock)
+    telemetry.cores = math.inf
+    telemetry.sessions.connected = 1
+    telemetry.phase = "compiling the training step"
+
+    def some_steps(wait_s: float) -> str:
+        telemetry.sessions.on_step(4, 0.04, wait_s)
+        telemetry.inference.on_batch(4, 4, 0.001, [0.01], 0.01)
+        clock.now += 10
+        telemetry.tick()
+        return str(telemetry.numbers["bottleneck"])
+
+    assert some_steps(0.02) == "unknown"
+    telemetry.phase = "training"
+    assert some_steps(20.0) == "unknown", "sent while the step was compiled"
+    assert some_steps(0.02) == "latency"
+    assert some_steps(20.0) == "network"
+
+
 def test_waiting_says_for_what() -> None:
     clock = Clock()
     telemetry, _ = make(None, clock)
