@@ -154,7 +154,9 @@ def _follow(kubectl: tuple[str, ...], release: str, objects: list[ApiObject]) ->
     run_dir = run_dir.replace("$(SEEDBED_RANK)", "0")
     sidecars = sum(container["name"] == "actor" for container in containers)
     pod, actor = first_pod(learner), only(objects, "actor")
-    follow(kubectl, release, pod, run_dir, replicas_of(actor) + sidecars, _print_line)
+    actors = replicas_of(actor) + sidecars
+    follow(kubectl, release, pod, run_dir, actors, _print_line)
+    _print_line(f"{release} is up: {'its actors play' if actors else 'it has no actors yet'}")
     status = (*kubectl, "exec", pod, "-c=learner", "--", "seedbed", "status")
     print(call(*status, run_dir))
     _print_line(f"this page again: {' '.join(status)} {run_dir}")

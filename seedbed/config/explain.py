@@ -6,12 +6,12 @@ from difflib import get_close_matches
 from typing import Any
 
 from seedbed.config.keys import agent_sections, keys, sections
-from seedbed.config.schema import Experiment
+from seedbed.config.schema import NAME_LETTERS, Experiment
 
 _MOST_NAMES = 12
 _NAME = (
-    "must have 1 to 53 lower-case letters, digits and hyphens, with no hyphen at either end, "
-    "because pods are named after it"
+    f"must have 1 to {NAME_LETTERS} lower-case letters, digits and hyphens, with no hyphen at "
+    "either end, because pods are named after it"
 )
 
 

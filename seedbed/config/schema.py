@@ -21,11 +21,17 @@ from seedbed.config.learner import Learner
 from seedbed.config.run import Cost, Evaluation, Logging, Stop
 from seedbed.settings import FREE, RESULT, Free, Section, identity, one_of, pattern
 
+# Of an experiment, and so of its release: what Kubernetes adds to it for a pod has up to 28 more,
+# and a label has room for 63. The chart has the same number.
+NAME_LETTERS = 35
+
 
 class Experiment(Section):
     """One experiment."""
 
-    name: Annotated[str, FREE] = Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,51}[a-z0-9])?$")
+    name: Annotated[str, FREE] = Field(
+        pattern=rf"^[a-z0-9]([a-z0-9-]{{0,{NAME_LETTERS - 2}}}[a-z0-9])?$"
+    )
     """Name of the run directory; on Kubernetes the release names everything else."""
     seed: Annotated[
         int,

@@ -169,7 +169,8 @@ def learner_state(status: dict[str, Any]) -> str:
         return f"finished: {over}"
     if not (sessions := status["numbers"]["sessions"]):
         return f"{status['state']}: {status['waiting_for'] or 'waits for actors'}"
-    return f"{status['state']}: {counted(sessions, 'group')} of environments play"
+    play = f"{counted(sessions, 'group')} of environments play"
+    return f"{play}; the learner: {waiting}" if (waiting := status["waiting_for"]) else play
 
 
 def pod_state(pod: dict[str, Any]) -> str:

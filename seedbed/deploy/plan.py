@@ -119,10 +119,11 @@ class _PriceTags:
         charged, lower, upper = self._sums
         text = f"costs: ${charged:.3f} an hour, ${24 * charged:.2f} a day, volumes included"
         if upper > lower:
-            text += f", between ${lower:.3f} and ${upper:.3f} an hour"
+            text += f", between ${lower:.3f} and ${upper:.3f} by what nodes it gets (Spot, machine)"
         text += f", by {self._prices.name}"
         if self._prices.unknown:
-            text += f"; taken as the dearest: {', '.join(sorted(self._prices.unknown))}"
+            missing = ", ".join(sorted(self._prices.unknown))
+            text += f"; no row for {missing}, so the dearest of its kind is taken"
         return text + "; without traffic and the cluster's own fee"
 
 

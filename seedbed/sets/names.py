@@ -4,10 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from seedbed.config.schema import NAME_LETTERS
 from seedbed.sets.identity import same
 
-# Of a run's name with its set's: pods of a release add up to 28 to it.
-LETTERS = 35
 _DIGEST_LETTERS = 6
 # A reader looks for the game, also for the experiment's own.
 _ALWAYS = "environment.id"
@@ -27,14 +26,14 @@ def run_name(
     when axes are added. Where words do not show all of it, the digest tells it apart.
 
     Args:
-        set_name: Name of the set, at most `NAME_LETTERS` letters.
+        set_name: Name of the set, at most `sweep.SET_LETTERS` letters.
         values: Values of the setting by key.
         base: What the experiment has for these keys.
         seed: Seed of the run.
         digest: Digest of the run.
 
     Returns:
-        At most `LETTERS` letters of `a-z0-9-`.
+        At most `NAME_LETTERS` letters of `a-z0-9-`.
     """
     own = {
         key: value
@@ -46,7 +45,7 @@ def run_name(
     parts = [f"{key_word(key)}-{word or slug(str(own[key]))}" for key, word in words.items()]
     text = "-".join([set_name, *parts])
     name = f"{text}-s{seed}"
-    if all(words.values()) and len(name) <= LETTERS:
+    if all(words.values()) and len(name) <= NAME_LETTERS:
         return name
     return with_digest(text, seed, digest)
 
@@ -54,7 +53,7 @@ def run_name(
 def with_digest(text: str, seed: int, digest: str) -> str:
     """Return the beginning of a name, cut where it is too long, with digest and seed."""
     end = f"-{digest[:_DIGEST_LETTERS]}-s{seed}"
-    return text[: LETTERS - len(end)].rstrip("-") + end
+    return text[: NAME_LETTERS - len(end)].rstrip("-") + end
 
 
 def key_word(key: str) -> str:

@@ -16,7 +16,7 @@ from seedbed.runtime.exit_codes import ConfigError
 from seedbed.sets.combinations import Values, combinations
 from seedbed.sets.identity import digest
 from seedbed.sets.names import run_name, slug, with_digest
-from seedbed.sets.sweep import NAME_LETTERS, Sweep
+from seedbed.sets.sweep import SET_LETTERS, Sweep
 
 # Of one run each: below a folder that the experiment names, every run has its own.
 _FOLDERS = ("learner.checkpoint.directory", "learner.replay.directory")
@@ -109,11 +109,11 @@ def resolve(sweep: Sweep, source: str) -> ResolvedSet:
 
 def _set_name(sweep: Sweep, base: Experiment) -> str:
     if not sweep.name:
-        return base.name[:NAME_LETTERS].rstrip("-")
-    if len(sweep.name) > NAME_LETTERS or sweep.name != slug(sweep.name):
+        return base.name[:SET_LETTERS].rstrip("-")
+    if len(sweep.name) > SET_LETTERS or sweep.name != slug(sweep.name):
         raise ConfigError(
             f"name: {sweep.name!r} has {len(sweep.name)} letters: the name of a set has 1 to "
-            f"{NAME_LETTERS} lower-case letters, digits and hyphens, with no hyphen at either end, "
+            f"{SET_LETTERS} lower-case letters, digits and hyphens, with no hyphen at either end, "
             "because each of its runs is named after it"
         )
     return sweep.name

@@ -19,7 +19,7 @@ from seedbed.settings import FREE, KeyClass, NonNegative, Section
 
 MOST_RUNS = 1000
 # Of the name of a set, so that the names of its runs have room for what tells them apart.
-NAME_LETTERS = 23
+SET_LETTERS = 23
 
 
 class Budget(Section):

@@ -126,7 +126,7 @@ class PriceList:
         if not self.volumes:
             return 0.0
         if storage_class not in self.volumes:
-            self._note("storage class", storage_class or "without a name", self.volumes)
+            self._note("storage class", storage_class or "(the cluster's default)", self.volumes)
         month = self.volumes.get(storage_class, max(self.volumes.values()))
         return month * gib / MONTH_HOURS
 

@@ -144,7 +144,7 @@ def test_names_of_ones_own() -> None:
         assert pod["metadata"]["labels"]["app.kubernetes.io/instance"] == "team-pong"
     (meter,) = pod_of(HATCHES, "team-pong-cost")["spec"]["containers"]
     assert "--release=team-pong" in meter["args"], "by which it finds pods, state and workloads"
-    assert "leave room for 40" in refused({"fullnameOverride": "a" * 41})
+    assert "leave room for 35" in refused({"fullnameOverride": "a" * 36})
 
 
 @pytest.mark.slow

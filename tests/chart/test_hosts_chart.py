@@ -283,13 +283,8 @@ def test_paused_hosts_are_suspended() -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        (
-            {"learner": {"replicas": 11}, "fullnameOverride": "a" * 36},
-            ["36 letters", "room for 35"],
-        ),
         ({"pod": {"queueName": "q"}}, ["queue is q", "actor.pod.queueName"]),
         ({"learner": {"pod": {"extraContainers": [{"name": "x"}]}}}, ['"x"', "initContainers"]),
-        ({"fullnameOverride": "a" * 39}, ["39 letters", "38"]),
     ],
 )
 def test_what_does_not_fit_is_refused(values: dict[str, Any], words: list[str]) -> None:

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.chart import (
-    refused,
-    render,
-)
+from seedbed.config.schema import NAME_LETTERS
+from tests.support.chart import CHART, refused, render, run
 
 TPU = {"type": "tpu", "name": "tpu-v6e-slice", "topology": "1x1"}
 
@@ -96,7 +94,10 @@ def test_what_does_not_fit_is_refused_with_a_sentence(
 
 
 def test_names_that_cannot_be_are_refused() -> None:
-    assert "leave room for 40" in refused({}, "a" * 41)
+    said = refused({}, "a" * (NAME_LETTERS + 1))
+    assert f"leave room for {NAME_LETTERS}" in said
+    assert "seedbed deploy --release NAME" in said
+    assert run("template", "a" * NAME_LETTERS, str(CHART)).returncode == 0
     assert "has a dot" in refused({}, "a.b")
 
 

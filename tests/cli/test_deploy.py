@@ -131,7 +131,9 @@ def test_a_file_is_installed_priced_and_followed(
     ):
         assert word in said
     assert said.count("pong-vtrace-learner-0: ContainerCreating") == 1, "a line for each change"
-    assert "pong-vtrace-learner-0: training: 2 groups of environments play" in said
+    assert "pong-vtrace-learner-0: 2 groups of environments play\n" in said
+    assert "pong-vtrace is up: its actors play\n" in said
+    assert "storage class (the cluster's default)" in said
     assert out == "the page of status\n\n"
     (upgrade,) = programs.log("helm")
     assert upgrade.startswith("upgrade --install pong-vtrace ")

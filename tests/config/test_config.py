@@ -201,7 +201,7 @@ def test_a_replay_that_just_suffices_is_taken() -> None:
             [*DQN, "dqn.n_steps=3", "learner.frame_stack=1", "learner.replay.capacity=5191"],
             ["5000", "3", "64", "5191", "never begin"],
         ),
-        (["name=My Run"], ["must have 1 to 53 lower-case letters", '"My Run"']),
+        (["name=My Run"], ["must have 1 to 35 lower-case letters", '"My Run"']),
         (["stop.env_frames=true"], ["must be an integer, given true"]),
         (['learner.batch_size="16"'], ['must be an integer, given "16"']),
         (["learner.deterministic='yes'"], ['must be true or false, given "yes"']),

@@ -44,7 +44,7 @@ def refusal(text: str = YAML, *overrides: str) -> str:
         ("learner=3", "is a section with the keys backend, device"),
         ("environment.kwargs=3", "must be a mapping of keys to values, given 3"),
         ("learner.backend=jxa", "must be 'tensorflow' or 'jax' (did you mean jax?)"),
-        ("name=A B", "must have 1 to 53 lower-case letters, digits and hyphens"),
+        ("name=A B", "must have 1 to 35 lower-case letters, digits and hyphens"),
     ],
 )
 def test_a_wrong_override_is_blamed_on_itself_in_our_words(override: str, words: str) -> None:

@@ -19,12 +19,6 @@
 {{- define "seedbed.validateJobSet" -}}
 {{- $learner := .Values.learner -}}
 {{- $pod := include "seedbed.pod" (dict "root" . "component" "learner") | fromJson -}}
-{{- $name := include "seedbed.fullname" . -}}
-{{- $room := 38 -}}
-{{- if include "seedbed.several" . }}{{ $room = sub 37 (len (toString (sub (int $learner.replicas) 1))) | int }}{{ end -}}
-{{- if gt (len $name) $room -}}
-  {{- fail (printf "the release's name (or fullnameOverride) %q has %d letters; the names of its hosts' pods leave room for %d: say a shorter fullnameOverride" $name (len $name) $room) -}}
-{{- end -}}
 {{- with $pod.queueName -}}
   {{- fail (printf "learner.hosts is %v and the learner's queue is %s: Kueue and the cost meter would both choose `suspend` of its JobSet; queue the actors alone (actor.pod.queueName), or say learner.hosts: 1" (include "seedbed.hosts" $) .) -}}
 {{- end -}}

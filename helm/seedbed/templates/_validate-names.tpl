@@ -30,8 +30,8 @@
     {{- end -}}
   {{- end -}}
 {{- end -}}
-{{- if gt (len $name) 40 -}}
-  {{- fail (printf "the release's name (or fullnameOverride) %q has %d letters; the names of its pods leave room for 40: say a shorter fullnameOverride" $name (len $name)) -}}
+{{- if gt (len $name) 35 -}}
+  {{- fail (printf "the release's name (or fullnameOverride) %q has %d letters; the names of its pods leave room for 35: choose a shorter one (seedbed deploy --release NAME)" $name (len $name)) -}}
 {{- end -}}
 {{- $old := semverCompare "<1.36-0" .Capabilities.KubeVersion.Version -}}
 {{- if and $old (not (regexMatch "^[a-z]" $name)) -}}

@@ -118,7 +118,8 @@ def test_volumes() -> None:
     assert ours.volume("local-path", 64) == 0.0
     assert not ours.unknown
     assert ours.volume("z9", 730) == pytest.approx(0.17), "the dearest"
-    assert ours.unknown == {"storage class z9"}
+    assert ours.volume("", 730) == pytest.approx(0.17)
+    assert ours.unknown == {"storage class z9", "storage class (the cluster's default)"}
     assert prices(priceTable="sep-2019").volume("standard-rwo", 64) == 0.0
 
 
