@@ -1,5 +1,6 @@
 """Commands of `seedbed` in processes of their own, as production starts them."""
 
+import contextlib
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ from seedbed.v1 import inference_pb2_grpc as wire_grpc
 START_S = 900.0  # the first update of a large network compiles, on cores that may be few
 END_S = 60.0
 STATUS_S = 120.0  # the first one waits for the libraries' start
+CHECK_S = 1.0  # between two checks whether a process that does not answer is there
 
 
 class Command:
@@ -91,13 +93,16 @@ class Command:
 
     def hold(self) -> None:
         """Stop the process and all below it where they are: the guard passes on no SIGSTOP."""
-        for pid in tree(self.pid):
-            os.kill(pid, signal.SIGSTOP)
+        self._signal_all(signal.SIGSTOP)
 
     def go_on(self) -> None:
         """Let them go."""
+        self._signal_all(signal.SIGCONT)
+
+    def _signal_all(self, number: signal.Signals) -> None:
         for pid in tree(self.pid):
-            os.kill(pid, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):  # a learner's `nvidia-smi` ends meanwhile
+                os.kill(pid, number)
 
     def __enter__(self) -> Self:
         return self
@@ -140,10 +145,11 @@ class TrainingRun(Command):
         """Return the learner's status of now, with `read_at` (seconds)."""
         deadline = time.monotonic() + STATUS_S
         while True:
+            asked = self._stub.GetStatus.future(
+                wire.GetStatusRequest(), timeout=STATUS_S, wait_for_ready=True
+            )
             try:
-                reply = self._stub.GetStatus(
-                    wire.GetStatusRequest(), timeout=STATUS_S, wait_for_ready=True
-                )
+                reply = self._when_answered(asked)
                 break
             except grpc.RpcError as error:
                 # A learner on a busy machine may read a request too late, and refuses it then.
@@ -151,6 +157,23 @@ class TrainingRun(Command):
                     raise self.failed(f"does not say its status ({error})") from error
                 self.check()
         return {**json.loads(reply.json), "read_at": time.perf_counter()}
+
+    def _when_answered(self, asked: Any) -> Any:
+        while True:
+            try:
+                return asked.result(timeout=CHECK_S)
+            except grpc.FutureTimeoutError:
+                self.check()
+
+    def wait_for_environments(self, environments: int) -> None:
+        """Wait until so many are connected; the status counts them every `logging.interval_s`."""
+        deadline = time.monotonic() + START_S
+        while (connected := self.status()["numbers"].get("environments") or 0) < environments:
+            self.check()
+            if time.monotonic() > deadline:
+                text = f"has {connected} of {environments} environments after {START_S:g} s"
+                raise self.failed(text)
+            time.sleep(0.1)
 
     def wait_for_updates(self, updates: int) -> dict[str, Any]:
         """Return the status once so many updates were made: everything is compiled then."""

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from bench.accelerator.sizes import Sizes
-from bench.child import Child
+from bench.child import ROOT, Child
 from bench.command import TrainingRun
 from bench.system import ROUND_TRIP
+from seedbed.config import load_experiment
 
 LONGEST_S = 480.0  # of an answer
-SETTLE_S = 5.0  # of a run, after its first updates
+SETTLE_S = 5.0  # of a run, after its first updates and its last environment
 
 
 class Context:
@@ -73,12 +74,14 @@ class Context:
         Args:
             experiment: Path of the experiment.
             name: Of the run directory, which is begun anew.
-            window_s: Of the measurement, after the first updates.
+            window_s: Of the measurement, once all environments are connected.
             options: More arguments of `seedbed train`.
         """
         began = time.monotonic()
         with self.train(experiment, name, "--restart=overwrite", *options) as run:
             run.wait_for_updates(3)
+            # Before, it is the rate of a start: resetting a thousand Atari environments takes long.
+            run.wait_for_environments(load_experiment(ROOT / experiment).actor.total_envs)
             start_s = time.monotonic() - began
             time.sleep(min(SETTLE_S, window_s))
             before, after = run.window(window_s)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,9 @@ import pytest
 from bench import main
 from bench.arithmetic import mflop_a_step
 from bench.child import tree
-from bench.command import TrainingRun
+from bench.command import Command, TrainingRun
 from bench.figures import beside, in_turn, series, series_of, slope
+from seedbed.config import load_experiment
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from tests.bench.quick import bench, check_series, quick
 from tests.support.waiting import wait_for
@@ -271,8 +274,12 @@ def test_results_of_older_versions_are_still_tables(file: Path) -> None:
 @pytest.mark.slow
 def test_a_run_that_is_held_does_nothing(tmp_path: Path) -> None:
     """Guard, learner and actors: while the parts are measured, they have no part of the cores."""
-    with TrainingRun("experiments/cartpole-vtrace.yaml", tmp_path / "run") as training:
+    path = "experiments/cartpole-vtrace.yaml"
+    often = ("--set", "logging.interval_s=0.2")
+    with TrainingRun(path, tmp_path / "run", *often) as training:
         status = training.wait_for_updates(1)
+        training.wait_for_environments(total := load_experiment(ROOT / path).actor.total_envs)
+        assert training.status()["numbers"]["environments"] == total > 1
         processes = tree(training.pid)
         assert status["process"]["pid"] in processes[1:]
         training.hold()
@@ -284,3 +291,23 @@ def test_a_run_that_is_held_does_nothing(tmp_path: Path) -> None:
             )
         training.go_on()
         training.wait_for_updates(training.status()["counters"]["updates"] + 1)
+
+
+def test_a_process_that_has_ended_keeps_no_command_from_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a learner's `nvidia-smi` that ends between the listing and the signal."""
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    monkeypatch.setattr("bench.command.tree", lambda pid: [ended.pid, pid])
+    with Command(tmp_path / "help.log", "train", "--help") as command:
+        command.hold()
+    assert command.exit_code == -signal.SIGTERM
+
+
+def test_a_run_that_ends_at_its_start_is_not_waited_for(tmp_path: Path) -> None:
+    with (
+        TrainingRun("none.yaml", tmp_path / "run") as training,
+        pytest.raises(SeedbedError, match=r"(?s)ended with exit code.*none\.yaml"),
+    ):
+        training.status()
