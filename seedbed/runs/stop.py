@@ -6,12 +6,10 @@ from typing import Any, NamedTuple
 from seedbed.config import Experiment
 from seedbed.config.run import Stop
 from seedbed.numbers import InvalidNumbers, check_number
+from seedbed.runs.standing import COUNTED
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.text import counted
 from seedbed.telemetry.counters import Counters
-
-# Stop conditions of one counter each, in the order in which they are looked at.
-COUNTED = ("env_frames", "updates", "seconds", "dollars")
 
 
 class MetCondition(NamedTuple):

@@ -1,12 +1,15 @@
 """The meter's loop: price the pods, save the ledger, end or pause the experiment."""
 
+import json
 import logging
 import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from seedbed.runs.standing import standing_of
 from seedbed.runtime.metrics import Metric, StatsRegistry
 from seedbed.runtime.text import counted, printable
 from seedbed.services.cost.autoscaler import Autoscaler, Sample
@@ -113,6 +116,7 @@ class CostMeter:
         # When the last resort has last done its work; before, when this meter began.
         self.last_resort_s = now()
         self._frames = [0] * len(learners)
+        self._progress = ""  # JSON, as the state keeps it
         self._all_train = False  # at the last look
         # When the first learner reported its end.
         self._first_finished: float | None = None
@@ -300,6 +304,7 @@ class CostMeter:
     def _poll_learners(self) -> "list[RunStatus | None]":
         """Return the learners' statuses; count their frames and what an earlier release cost."""
         statuses = self.learners.poll()
+        self._note_progress([status for status in statuses if status is not None])
         self._all_train = all(status and status["state"] == "training" for status in statuses)
         with self._lock:
             for rank, status in enumerate(statuses):
@@ -314,6 +319,16 @@ class CostMeter:
             run = self.ledger.present
             run.frames = max(run.frames, sum(self._frames))
         return statuses
+
+    def _note_progress(self, answers: "Sequence[RunStatus]") -> None:
+        """Keep how far the run is, for `seedbed list`, also of a release at zero."""
+        with suppress(AttributeError, IndexError, KeyError, TypeError, ValueError):
+            # The average of several learners is evaluated by none of them.
+            last = (answers[0]["evaluation"] or {}) if len(self._frames) == 1 else {}
+            frames = sum(int(status["counters"]["env_frames"]) for status in answers)
+            standing = standing_of(answers, max(frames, self.ledger.frames), last)
+            state = printable(answers[0]["state"])[:40]
+            self._progress = json.dumps({"run": self.goal.run, "state": state, **standing})
 
     def _end(self, statuses: "Sequence[RunStatus | None]") -> None:
         if self.brake.holds:
@@ -361,7 +376,8 @@ class CostMeter:
 
     def _state(self) -> dict[str, str | None]:
         with self._lock:
-            return self.ledger.to_state(self._clock(), self._now())
+            state = self.ledger.to_state(self._clock(), self._now())
+        return state | ({"progress": self._progress} if self._progress else {})
 
     def _save(self) -> None:
         self.cluster.save_state(self._state())

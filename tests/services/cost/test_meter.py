@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,29 @@ def test_the_bill_is_rate_times_time() -> None:
     text = generate_latest(scene.meter.registry).decode()
     assert 'seedbed_cost_dollars_per_hour{component="actor",tier="on-demand"} 3.0' in text
     assert 'seedbed_cost_price_table{date="2026-08-03",table="us-central1-aug-2026"} 1.0' in text
+
+
+def test_the_state_keeps_how_far_the_run_is_over_restarts_and_the_end() -> None:
+    scene = Scene(learners=2)
+    more = {
+        "stop": {"env_frames": 80, "updates": 0, "seconds": 0, "dollars": 0},
+        "stop_reason": None, "eta": {"seconds": 9.0}, "evaluation": None,
+        "numbers": {"mean_return": float("nan")},
+    }  # fmt: skip
+    for rank, frames in enumerate((30, 10)):
+        scene.learner("training", frames=frames, rank=rank)
+        status = scene.statuses[rank]
+        assert status is not None
+        status |= more
+        status["counters"] |= {"updates": 5, "seconds": 2.0}
+    scene.hours(1)
+    kept = json.loads(scene.cluster.kept["progress"])
+    assert (kept["run"], kept["state"], kept["env_frames"]) == ("a", "training", 40)
+    assert (kept["done"], kept["seconds_left"], kept["mean_return"]) == (0.5, 9.0, None)
+    scene.statuses = [None, None]
+    scene.meter = scene.new()
+    scene.hours(1)
+    assert json.loads(scene.cluster.kept["progress"]) == kept, "it outlives the learners"
 
 
 def test_while_no_meter_runs_the_pods_cost_on() -> None:
