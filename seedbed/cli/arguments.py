@@ -132,6 +132,12 @@ def add_experiment(parser: argparse.ArgumentParser, nargs: str | None = None) ->
     add_set(parser)
 
 
+def add_namespace(parser: argparse.ArgumentParser) -> None:
+    """Add `--namespace` of a release."""
+    text = "namespace of the release (default: default)"
+    parser.add_argument("--namespace", "-n", metavar="NS", help=text)
+
+
 def add_set(parser: argparse.ArgumentParser) -> None:
     """Add `--set`."""
     text = "override a key of the experiment (repeatable; the value is YAML)"

@@ -145,7 +145,8 @@ def _follow(kubectl: tuple[str, ...], release: str, objects: list[ApiObject]) ->
     learner = only(objects, "learner")
     if not replicas_of(learner):
         _print_line(
-            f"{release} is finished or paused: `helm {kubectl[1]} status {release}` says more"
+            f"{release} is finished or paused: `helm {kubectl[1]} status {release}` says more, "
+            f"and `seedbed fetch {release} DIR {kubectl[1]}` brings the result"
         )
         return
     containers = template_of(learner)["spec"]["containers"]
@@ -163,6 +164,7 @@ def _follow(kubectl: tuple[str, ...], release: str, objects: list[ApiObject]) ->
     scale = f"scale deployment/{actor['metadata']['name']} --replicas=50"
     _print_line(f"more actors: {' '.join(kubectl)} {scale}")
     _print_line(f"the end: helm {kubectl[1]} uninstall {release} (its volumes stay)")
+    _print_line(f"the result, at any time: seedbed fetch {release} DIR {kubectl[1]}")
 
 
 def _print_line(line: str) -> None:

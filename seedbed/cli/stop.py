@@ -1,7 +1,9 @@
-"""Stop a run, or a set of runs, from another shell: each saves a last checkpoint.
+"""Stop a run, a set of runs, or a release: each saves a last checkpoint.
 
-A whole set goes on by the same command later. One run of a set, named by its name, stays stopped:
-`seedbed sweep DIR --retry stopped` starts it again.
+A name is a path where it has a slash or exists; with -n it is a release. A release is paused: its
+meter takes the pods to zero, and the command that is printed brings them back. A whole set goes on
+by the same command later. One run of a set, named by its name, stays stopped: `seedbed sweep DIR
+--retry stopped` starts it again.
 """
 
 import argparse
@@ -9,9 +11,11 @@ import os
 import signal
 from pathlib import Path
 
+from seedbed.cli.arguments import add_namespace
 from seedbed.cli.status import read_file
+from seedbed.deploy.releases import find_release, names_release, stop
 from seedbed.runs.found import is_run
-from seedbed.runtime.exit_codes import RunDirectoryError
+from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
 from seedbed.runtime.locks import holder_of
 from seedbed.runtime.paths import shown
 from seedbed.runtime.terminal import print_lines
@@ -20,33 +24,55 @@ from seedbed.sets.stopped import mark_stopped
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare `stop DIR [RUN]`."""
+    """Declare `stop DIR|RELEASE [RUN]`."""
     add = parser.add_argument
-    add("directory", metavar="DIR", type=Path, help="run directory, or folder of a set")
+    text = "run directory, folder of a set, or name of a release"
+    add("directory", metavar="DIR|RELEASE", help=text)
     add("runs", metavar="RUN", nargs="*", help="names of runs of the set (default: all)")
+    add_namespace(parser)
 
 
 def run(args: argparse.Namespace) -> None:
     """Send SIGTERM to the processes, once each, and mark the runs of a set that are named.
 
     Raises:
-        SeedbedError: RUN_DIRECTORY: there is no such run, or its process is on another host.
+        SeedbedError: RUN_DIRECTORY: there is no such run, or its process is on another host; USAGE,
+            the name is that of a folder and of a release; DEPLOY, the cluster does not pause it.
     """
-    if not is_folder_of_runs(args.directory):
-        if args.runs or not is_run(args.directory):
-            raise RunDirectoryError(f"{args.directory} is neither a run nor the folder of a set")
-        _stop_run(args.directory)
+    if names_release(args.directory, args.namespace):
+        _stop_release(args)
         return
-    members = {member.name: member for member in read_members(args.directory)}
+    directory = Path(args.directory)
+    if not is_folder_of_runs(directory):
+        if args.runs or not is_run(directory):
+            raise RunDirectoryError(f"{directory} is neither a run nor the folder of a set")
+        _stop_run(directory)
+        return
+    members = {member.name: member for member in read_members(directory)}
     for name in args.runs:
         if name not in members:
             raise RunDirectoryError(
-                f"{args.directory} has no run {name}: `seedbed status {args.directory}` names them"
+                f"{directory} has no run {name}: `seedbed status {directory}` names them"
             )
         mark_stopped(members[name])
         _stop_run(members[name].run)
     if not args.runs:
-        _stop_set(args.directory, list(members.values()))
+        _stop_set(directory, list(members.values()))
+
+
+def _stop_release(args: argparse.Namespace) -> None:
+    name = args.directory
+    if args.runs:
+        raise SeedbedError(
+            ExitCode.USAGE, f"{name} is no folder here, and a release has no runs to name"
+        )
+    try:
+        release = find_release(name, args.namespace or "default")
+    except SeedbedError as error:
+        if args.namespace is not None:
+            raise
+        raise RunDirectoryError(f"there is no folder {name} here, and {error}") from error
+    print_lines(stop(release))
 
 
 def _stop_set(folder: Path, members: list[Member]) -> None:

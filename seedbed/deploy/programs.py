@@ -1,9 +1,13 @@
-"""Programs that `seedbed deploy` calls. A failure of one is a sentence that says what to do."""
+"""Programs that releases need. A failure of one is a sentence that says what to do."""
 
 import os
 import re
+import select
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from seedbed.runtime.exit_codes import ConfigError, ExitCode, SeedbedError
 
@@ -47,12 +51,20 @@ _ADVICE = (
 )
 
 
-def run(*command: str, shown: bool = False) -> str:
+# Longest silence of a program whose output is piped: its connection is taken for dead.
+_SILENCE_S = 300.0
+# From the end of what is read of its output to its own end.
+_END_S = 10.0
+
+
+def run(*command: str, shown: bool = False, to_stdout: bool = False, stdin: str = "") -> str:
     """Run a program, and return what it writes to stdout.
 
     Args:
         command: The program and its arguments.
-        shown: Its lines go to the terminal, and nothing is returned.
+        shown: Its lines go to stderr, and nothing is returned.
+        to_stdout: Its stdout is this process's, and nothing is returned.
+        stdin: What it reads.
 
     Raises:
         SeedbedError: CONFIG, the chart refuses the values; RESUME_REFUSED, the run of the release
@@ -61,21 +73,105 @@ def run(*command: str, shown: bool = False) -> str:
     try:
         done = subprocess.run(
             command,
-            stdin=subprocess.DEVNULL,
-            stdout=sys.stderr if shown else subprocess.PIPE,
+            input=stdin,
+            stdout=None if to_stdout else sys.stderr if shown else subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             env=dict(os.environ),
         )
     except FileNotFoundError as error:
-        name = command[0]
-        how = _INSTALL.get(name, "install it")
-        raise SeedbedError(ExitCode.DEPLOY, f"{name} is not in PATH: {how}") from error
+        raise _missing(command[0]) from error
     if shown:
         sys.stderr.write(done.stderr)
     if done.returncode == 0:
         return done.stdout or ""
     raise _failure(command, done.returncode, done.stderr)
+
+
+class Piped:
+    """Stdout of a program that runs, as lines and as bytes."""
+
+    def __init__(self, descriptor: int, name: str) -> None:
+        self._descriptor, self._name, self._rest = descriptor, name, b""
+
+    def line(self) -> bytes:
+        """Return the next line without its end; b"" at the end of the output.
+
+        Raises:
+            SeedbedError: DEPLOY, nothing came for `_SILENCE_S`.
+        """
+        while b"\n" not in self._rest:
+            if not (more := self._read()):
+                self._rest = b""  # half a line is none
+                return b""
+            self._rest += more
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
+
+    def take(self, size: int) -> Iterator[bytes]:
+        """Yield the next bytes in parts; fewer than asked where the output ends.
+
+        Raises:
+            SeedbedError: As `line`.
+        """
+        while size:
+            if not (chunk := self._rest or self._read()):
+                return
+            part, self._rest = chunk[:size], chunk[size:]
+            size -= len(part)
+            yield part
+
+    def _read(self) -> bytes:
+        if not select.select([self._descriptor], [], [], _SILENCE_S)[0]:
+            raise SeedbedError(
+                ExitCode.DEPLOY, f"{self._name} has sent nothing for {_SILENCE_S:g} s"
+            )
+        return os.read(self._descriptor, 1 << 20)
+
+
+@contextmanager
+def piped(*command: str, stdin: bytes) -> Iterator[Piped]:
+    """Run a program, and yield what it writes to stdout while it runs; end it with the block.
+
+    Args:
+        command: The program and its arguments.
+        stdin: What it reads.
+
+    Raises:
+        SeedbedError: DEPLOY, the program is missing, or fails and the block has not.
+    """
+    with tempfile.TemporaryFile("w+") as errors:
+        try:
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+                env=dict(os.environ),
+            )  # fmt: skip
+        except FileNotFoundError as error:
+            raise _missing(command[0]) from error
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            with suppress(BrokenPipeError):
+                process.stdin.write(stdin)
+                process.stdin.close()
+            yield Piped(process.stdout.fileno(), " ".join(command[:2]))
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            process.stdout.close()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_END_S)
+            process.kill()
+            process.wait()
+        if process.returncode:
+            errors.seek(0)
+            raise _failure(command, process.returncode, errors.read())
+
+
+def _missing(name: str) -> SeedbedError:
+    how = _INSTALL.get(name, "install it")
+    return SeedbedError(ExitCode.DEPLOY, f"{name} is not in PATH: {how}")
 
 
 def _failure(command: tuple[str, ...], code: int, written: str) -> SeedbedError:

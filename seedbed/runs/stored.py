@@ -23,7 +23,11 @@ def open_store(path: str | Path) -> CheckpointStore:
         inner = Path(path) / "checkpoints"
         return CheckpointStore(str(inner if "://" not in str(path) and inner.is_dir() else path))
     experiment = read_stored(stored.read_text(), str(stored))
-    return CheckpointStore(checkpoint_directory(path, experiment))
+    directory = checkpoint_directory(path, experiment)
+    inner = Path(path) / "checkpoints"
+    if "://" not in directory and not Path(directory).is_dir() and inner.is_dir():
+        directory = str(inner)  # the run was brought here from another machine
+    return CheckpointStore(directory)
 
 
 def read_checkpoint(path: str | Path, name: str = "newest") -> Checkpoint:

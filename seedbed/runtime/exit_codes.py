@@ -84,8 +84,8 @@ HELP: dict[ExitCode, str] = {
     "traceback.",
     ExitCode.DIVERGED: "Loss, gradients or parameters are NaN or infinite: look at the batches in "
     "quarantine/, or lower the learning rate; the newest checkpoint is good.",
-    ExitCode.DEPLOY: "A program that `seedbed deploy` calls failed, or a pod does not start: do as "
-    "the line says, and run the same command again.",
+    ExitCode.DEPLOY: "A program such as helm or kubectl failed, there is no such release, or a pod "
+    "does not start: do as the line says, and run the same command again.",
     ExitCode.INTERRUPTED: "Ctrl-C before there was anything to end or save, or a second one: the "
     "same command begins, or resumes, again.",
     ExitCode.TERMINATED: "SIGTERM before there was anything to end or save, or a second one: the "

@@ -1,0 +1,285 @@
+"""Transfer of a release's run directories to a folder of this machine."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from seedbed.checkpoints.owner import OWNER_FILE, Owner, read_owner
+from seedbed.deploy.programs import Piped, piped
+from seedbed.deploy.reader_pod import Reader, reader_of
+from seedbed.deploy.releases import Learner, Release
+from seedbed.runs.layout import learner_directory
+from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
+from seedbed.runtime.files import TEMPORARY, atomic_write, read_object, replacing
+from seedbed.runtime.formats import fill
+from seedbed.runtime.shortage import cure
+from seedbed.runtime.text import counted
+
+# What serves one process or is made again; docs/run-directory.md has every file.
+LEFT_THERE = (
+    "seedbed.lock.[0-9]*", "*.sock", "*.sock.shm", "xla-cache", f"{TEMPORARY}*", "*.aside",
+)  # fmt: skip
+# Connections in a row that break without one more whole file.
+_TRIES = 5
+_SENDER = Path(__file__).with_name("sender.py")
+
+
+class _BrokenConnection(Exception):
+    """The stream has ended before its end."""
+
+
+def fetch(release: Release, directory: Path, print_line: Callable[[str], None]) -> None:
+    """Bring the run of a release, all learners of it, into a folder, or what the folder lacks.
+
+    A file appears under its name once it is whole and its sum is right, so the same call goes on
+    after any end.
+
+    Args:
+        release: The release.
+        directory: A folder that is empty, missing, or of an earlier call for the same run.
+        print_line: Takes lines on what happens.
+
+    Raises:
+        SeedbedError: RUN_DIRECTORY, the folder has something else; OUTPUT, it cannot be written;
+            DEPLOY, the volume cannot be read.
+    """
+    learners = release.learners()
+    _take_folder(directory, release)
+    for learner in learners:
+        several = len(learners) > 1
+        target = learner_directory(directory, learner.rank) if several else directory
+        _Transfer(release, learner, target, print_line).run()
+        if several and not learner.rank:  # what makes the folder of all a run
+            for name in ("experiment.yaml", "seedbed.lock"):
+                _write(directory / name, (target / name).read_bytes())
+
+
+def _take_folder(directory: Path, release: Release) -> None:
+    """Mark the folder with the run's owner.
+
+    Raises:
+        SeedbedError: RUN_DIRECTORY, it has something else; OUTPUT, it cannot be written.
+    """
+    owner = Owner(release.run, release.run)
+    if directory.exists() and not directory.is_dir():
+        raise RunDirectoryError(f"{directory} is a file: name another DIR")
+    if directory.is_dir() and any(directory.iterdir()):
+        found = read_owner(str(directory))
+        if found != owner:
+            has = f"the run {found.run}" if found else "something else"
+            raise RunDirectoryError(
+                f"{directory} has {has} in it, and not the run {owner.run}: name an empty folder, "
+                "or one that does not exist"
+            )
+        return
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(directory, error) from error
+    _write(directory / OWNER_FILE, json.dumps(owner._asdict()).encode() + b"\n")
+
+
+class _Transfer:
+    """Transfer of one learner's run directory.
+
+    Args:
+        release: The release.
+        learner: The learner.
+        target: Folder of the files here.
+        print_line: Takes lines on what happens.
+    """
+
+    def __init__(
+        self, release: Release, learner: Learner, target: Path, print_line: Callable[[str], None]
+    ) -> None:
+        self._release, self._learner, self._target = release, learner, target
+        self._print = print_line
+        self._whole: dict[Path, int] = {}
+        self._new = 0
+
+    def run(self) -> None:
+        """Bring every file, over as many connections as that takes.
+
+        Raises:
+            SeedbedError: as `fetch`.
+        """
+        for source, place in self._folders():
+            tries = 0
+            while tries < _TRIES:
+                before = self._new
+                try:
+                    self._connect(source, place)
+                    break
+                except _BrokenConnection as broken:
+                    tries = tries + 1 if self._new == before else 1
+                    self._print(f"again, for what is missing: {broken}")
+            else:
+                raise SeedbedError(
+                    ExitCode.DEPLOY,
+                    f"{counted(_TRIES, 'connection')} to the volume of {self._release.name} have "
+                    f"broken without one more whole file; {self._target} has "
+                    f"{counted(len(self._whole), 'whole file')}, and the same command goes on",
+                )
+        size = sum(self._whole.values())
+        text = "{name}: {files:n} files, {size:MB}, of which {new:n} are new"
+        numbers = {"files": len(self._whole), "size": size, "new": self._new}
+        self._print(fill(text, {"name": str(self._target), **numbers}))
+        self._name_checkpoints()
+
+    def _folders(self) -> list[tuple[str, Path]]:
+        """Return the folders in the pod, and the places of their files here."""
+        learner = self._learner
+        folders = [(learner.run_dir, self._target)]
+        below = PurePosixPath(learner.mount)
+        if learner.checkpoints and PurePosixPath(learner.checkpoints).is_relative_to(below):
+            folders.append((learner.checkpoints, self._target / "checkpoints"))
+        return folders
+
+    def _name_checkpoints(self) -> None:
+        if "://" in (url := self._learner.checkpoints):
+            self._print(f"its checkpoints are in {url}, where `seedbed evaluate` reads them")
+
+    def _connect(self, source: str, place: Path) -> None:
+        """Bring what one connection brings.
+
+        Raises:
+            _BrokenConnection: it has ended too early.
+        """
+        with reader_of(self._release, self._learner, self._print) as reader:
+            asked = {"root": self._path(reader, source), "leave": LEFT_THERE, "have": _sums(place)}
+            command = (
+                "kubectl", f"--namespace={self._release.namespace}", "exec", "-i", reader.pod,
+                f"--container={reader.container}", "--", "python", "-c", _SENDER.read_text(),
+            )  # fmt: skip
+            try:
+                with piped(*command, stdin=json.dumps(asked).encode() + b"\n") as stream:
+                    self._receive(stream, place)
+            except SeedbedError as error:
+                if error.code is not ExitCode.DEPLOY:
+                    raise
+                raise _BrokenConnection(str(error)) from error
+
+    def _path(self, reader: Reader, source: str) -> str:
+        inner = PurePosixPath(source).relative_to(self._learner.mount)
+        return str(PurePosixPath(reader.mount) / inner)
+
+    def _receive(self, stream: Piped, place: Path) -> None:
+        first = _line(stream)
+        if "missing" in first:
+            raise RunDirectoryError(
+                f"{self._release.name} has no {first['missing']} on its volume yet: its learner "
+                "has not begun"
+            )
+        for problem in first["unreadable"]:
+            self._print(f"not readable in the pod, and left there: {problem}")
+        was_cut = False
+        while not (head := _line(stream)).get("end"):
+            if "gone" in head:  # an older checkpoint, of which there is a newer one by now
+                was_cut = True
+                continue
+            path = _inside(place, head["file"])
+            if head.get("same"):
+                self._whole[path] = path.stat().st_size
+            elif not self._receive_file(stream, path, int(head["bytes"])):
+                was_cut = True
+        if was_cut:
+            raise _BrokenConnection("a file was replaced while it was sent")
+
+    def _receive_file(self, stream: Piped, path: Path, size: int) -> bool:
+        """Write a file whole, and return True; leave it out where it was cut in the pod."""
+        digest, left = hashlib.sha256(), size
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as temporary, temporary.open("wb") as file:
+                for chunk in stream.take(size):
+                    digest.update(chunk)
+                    file.write(chunk)
+                    left -= len(chunk)
+                file.flush()
+                if left:
+                    raise _BrokenConnection(f"{left} of {size} bytes of {path.name} are missing")
+                sent = _line(stream)["sha256"]
+                if sent is None:
+                    raise _Cut
+                if sent != digest.hexdigest():
+                    raise _BrokenConnection(f"the SHA-256 of {path.name} is not that in the pod")
+                _check_history(path, temporary)
+        except _Cut:
+            return False
+        except OSError as error:
+            raise _unwritable(path, error, size) from error
+        self._whole[path] = size
+        self._new += 1
+        return True
+
+
+class _Cut(Exception):
+    """A file has become shorter while it was sent."""
+
+
+def _line(stream: Piped) -> dict[str, Any]:
+    try:
+        return dict(json.loads(stream.line()))
+    except ValueError as error:
+        raise _BrokenConnection("it ended too early") from error
+
+
+def _inside(place: Path, file: str) -> Path:
+    """Return the path of a file that a pod names, which is below the folder.
+
+    Raises:
+        SeedbedError: RUN_DIRECTORY, it is not.
+    """
+    inner = PurePosixPath(file)
+    if inner.is_absolute() or ".." in inner.parts or not inner.parts:
+        raise RunDirectoryError(f"the pod names a file outside of the run directory: {file!r}")
+    return place / inner
+
+
+def _sums(place: Path) -> dict[str, tuple[int, str]]:
+    """Return size and SHA-256 of each file here."""
+    found = {}
+    for path in place.rglob("*") if place.is_dir() else ():
+        if path.is_file() and not path.name.startswith(TEMPORARY):
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            found[str(path.relative_to(place))] = (path.stat().st_size, digest)
+    return found
+
+
+def _check_history(path: Path, new: Path) -> None:
+    """Refuse to replace the files of a run that has gone on here.
+
+    Raises:
+        SeedbedError: RUN_DIRECTORY.
+    """
+    if path.name != "history.json" or not path.exists():
+        return
+    here, there = ({start["time"] for start in read_object(file)["starts"]} for file in (path, new))
+    if max(here, default=0.0) > max(there, default=0.0):
+        raise RunDirectoryError(
+            f"the run in {path.parent} was started again here, after the last start on the "
+            "cluster: name another DIR"
+        )
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        atomic_write(path, content)
+    except OSError as error:
+        raise _unwritable(path, error, len(content)) from error
+
+
+def _unwritable(path: Path, error: OSError, size: int = 0) -> SeedbedError:
+    room = ""
+    if size:
+        free = shutil.disk_usage(path.parent).free
+        room = f" of {size:,} bytes, where {free:,} are free"
+    return SeedbedError(
+        ExitCode.OUTPUT,
+        f"cannot write {path}{room}: {error.strerror or error}; {cure(error)}. Whole files stay, "
+        "and the same command goes on",
+    )

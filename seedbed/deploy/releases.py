@@ -1,0 +1,305 @@
+"""Releases of a namespace: their learners, their state, and their pause."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+import yaml
+
+from seedbed.deploy.plan import ApiObject, template_of
+from seedbed.deploy.programs import run
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+
+_LABEL = "app.kubernetes.io"
+_OURS = f"-l={_LABEL}/name=seedbed"
+_WORKLOADS = ("StatefulSet", "JobSet")
+# What `stop` writes into the state; the meter and NOTES show it.
+STOPPED = "seedbed stop"
+
+
+class Learner(NamedTuple):
+    """A learner of a release.
+
+    Attributes:
+        rank: Number of the learner, from 0.
+        workload: Its StatefulSet or JobSet.
+        run_dir: Its run directory in the pod.
+        checkpoints: Where its checkpoints are, if not in the run directory: a path or a URL.
+        volume: Its volume in the pod's specification, with a claim where it has one.
+        mount: Path of that volume in the pod.
+    """
+
+    rank: int
+    workload: ApiObject
+    run_dir: str
+    checkpoints: str
+    volume: dict[str, Any]
+    mount: str
+
+    @property
+    def claim(self) -> str:
+        """Name of the claim; "" where the volume is no claim's."""
+        return str(self.volume.get("persistentVolumeClaim", {}).get("claimName", ""))
+
+    def is_pod(self, pod: ApiObject) -> bool:
+        """Return whether a pod is this learner's; of several hosts, the first one's."""
+        name, labels = self.workload["metadata"]["name"], pod["metadata"].get("labels", {})
+        if self.workload["kind"] == "JobSet":
+            index = labels.get("batch.kubernetes.io/job-completion-index")
+            return index == "0" and bool(labels.get("jobset.sigs.k8s.io/jobset-name") == name)
+        return bool(pod["metadata"]["name"] == f"{name}-{self.rank}")
+
+
+class Release(NamedTuple):
+    """A release, by the objects of its chart.
+
+    Attributes:
+        name: Name of its objects, and their label.
+        namespace: Its namespace.
+        objects: Its workloads and ConfigMaps.
+    """
+
+    name: str
+    namespace: str
+    objects: list[ApiObject]
+
+    @property
+    def state(self) -> dict[str, str] | None:
+        """What the cost meter keeps; None in a release without one."""
+        found = (x for x in self.objects if x["metadata"]["name"] == f"{self.name}-state")
+        return next((dict(item.get("data") or {}) for item in found), None)
+
+    @property
+    def label(self) -> str:
+        """Selector of what belongs to it."""
+        return f"{_LABEL}/instance={self.name}"
+
+    def workloads(self, component: str) -> list[ApiObject]:
+        """Return the workloads of a component, which has one or none but for JobSets."""
+        return [
+            item
+            for item in self.objects
+            if item["kind"] in (*_WORKLOADS, "Deployment")
+            and item["metadata"]["labels"].get(f"{_LABEL}/component") == component
+        ]
+
+    def learners(self) -> list[Learner]:
+        """Return the learners, by rank.
+
+        Raises:
+            SeedbedError: DEPLOY, the release has none.
+        """
+        found = sorted(self.workloads("learner"), key=lambda item: _last_number(item))
+        if not found:
+            raise SeedbedError(
+                ExitCode.DEPLOY,
+                f"release {self.name} in namespace {self.namespace} has no learner: wait for the "
+                "end of its install, or install it again",
+            )
+        if found[0]["kind"] == "JobSet":
+            return [_learner(item, rank) for rank, item in enumerate(found)]
+        return [_learner(found[0], rank) for rank in range(self._learner_count())]
+
+    @property
+    def run(self) -> str:
+        """NAMESPACE/RELEASE/RUN, which owns the run's directory."""
+        (first, *_) = self.workloads("learner")
+        return _option(first, "--owner=") or f"{self.namespace}/{self.name}/{self.name}"
+
+    def _learner_count(self) -> int:
+        """Return the number of learners by the experiment, for one at zero has no replicas."""
+        for item in self.objects:
+            if item["metadata"]["name"] == f"{self.name}-experiment":
+                experiment = yaml.safe_load(item["data"]["experiment.yaml"]) or {}
+                return int((experiment.get("gossip") or {}).get("replicas") or 1)
+        return 1
+
+
+def releases_of(namespace: str) -> list[Release]:
+    """Return the releases of a namespace, by name; of all namespaces where it is empty.
+
+    Raises:
+        SeedbedError: DEPLOY, no cluster answers, or the account may not read there.
+    """
+    where = f"--namespace={namespace}" if namespace else "--all-namespaces"
+    kinds = "statefulsets,deployments,configmaps"
+    text = run("kubectl", where, "--request-timeout=15s", "get", kinds, "-o=json", _OURS)
+    objects = [ApiObject(item) for item in json.loads(text)["items"]]
+    found: dict[tuple[str, str], list[ApiObject]] = {}
+    for item in objects:
+        found.setdefault(_place(item), []).append(item)
+    with_learner = {_place(item) for item in objects if _is_learner(item)}
+    if found.keys() - with_learner:  # several hosts, where the cluster has that kind at all
+        for item in _job_sets(where):
+            found.setdefault(_place(item), []).append(item)
+    return [Release(name, space, items) for (space, name), items in sorted(found.items())]
+
+
+def find_release(name: str, namespace: str) -> Release:
+    """Return the release of a name, of its objects or Helm's.
+
+    Raises:
+        SeedbedError: DEPLOY, there is none, or as `releases_of`.
+    """
+    releases = releases_of(namespace)
+    for release in releases:
+        helms = {
+            (item["metadata"].get("annotations") or {}).get("meta.helm.sh/release-name")
+            for item in release.objects
+        }
+        if name == release.name or name in helms:
+            return release
+    there = ", ".join(release.name for release in releases) or "none"
+    raise SeedbedError(
+        ExitCode.DEPLOY,
+        f"there is no release {name} in namespace {namespace}; there: {there}. Another namespace: "
+        "-n NAMESPACE; what `helm uninstall` has left is read again after an install with "
+        "--set paused=true",
+    )
+
+
+def names_release(text: str, namespace: str | None) -> bool:
+    """Return whether a word of the command line means a release, not a path of this machine.
+
+    Args:
+        text: The word: a path where it has a slash or exists, unless a namespace is given.
+        namespace: The namespace that the command line gives.
+
+    Raises:
+        SeedbedError: USAGE, it is the name of both.
+    """
+    if namespace is not None:
+        return True
+    if "/" in text or text in (".", ".."):
+        return False
+    if not Path(text).exists():
+        return True
+    try:
+        find_release(text, "default")
+    except SeedbedError:  # no such release, or no cluster at all
+        return False
+    raise SeedbedError(
+        ExitCode.USAGE,
+        f"{text} is a folder here and a release in namespace default: name the folder ./{text}, "
+        f"or the release {text} -n default",
+    )
+
+
+def stop(release: Release) -> str:
+    """Pause a release, and return a sentence on what happens.
+
+    Raises:
+        SeedbedError: DEPLOY, it has no meter, which would pause it, or kubectl fails.
+    """
+    state, helm = release.state, f"helm -n {release.namespace} upgrade"
+    if state is None:
+        raise SeedbedError(
+            ExitCode.DEPLOY,
+            f"release {release.name} has no cost meter (cost.enabled: false), which would pause "
+            f"it: `{helm} {release.name} CHART --reuse-values --set paused=true`",
+        )
+    for key in ("finished", "paused"):
+        if reason := state.get(key):
+            return f"{release.name} is {key} already: {reason}"
+    _patch(release, STOPPED)
+    kubectl = f"kubectl -n {release.namespace} patch configmap {release.name}-state"
+    return (
+        f"{release.name} pauses: the cost meter takes its pods to zero within some ten seconds, "
+        "and the learner writes a last checkpoint\n"
+        f"""to resume: {kubectl} --type merge -p '{{"data":{{"paused":null}}}}'\n"""
+        f"its files: seedbed fetch {release.name} DIR -n {release.namespace}"
+    )
+
+
+def print_logs(release: Release, role: str, follows: bool, tail: int) -> None:
+    """Print the logs of all pods of a role to stdout, each line with the pod's name.
+
+    Args:
+        release: The release.
+        role: `learner`, `actor`, `replay` or `cost`.
+        follows: Go on with new lines until the process is interrupted.
+        tail: Last lines of each container; -1 is all.
+
+    Raises:
+        SeedbedError: DEPLOY, it has no such pod, or kubectl fails.
+    """
+    kubectl = ("kubectl", f"--namespace={release.namespace}")
+    selector = f"-l={release.label},{_LABEL}/name=seedbed,{_LABEL}/component={role}"
+    pods = run(*kubectl, "get", "pods", selector, "-o=name").split()
+    if not pods:
+        state = release.state or {}
+        ended = (f"it is {key}: {state[key]}; " for key in ("finished", "paused") if key in state)
+        raise SeedbedError(
+            ExitCode.DEPLOY,
+            f"release {release.name} has no pod of the {role}: {next(ended, '')}`seedbed fetch "
+            f"{release.name} DIR -n {release.namespace}` brings the learner's log",
+        )
+    options = ("--prefix", "--all-containers", f"--tail={tail}", f"--follow={str(follows).lower()}")
+    most = f"--max-log-requests={8 * len(pods)}"  # containers, of which a pod has a few
+    run(*kubectl, "logs", selector, *options, most, to_stdout=True)
+
+
+def _patch(release: Release, paused: str) -> None:
+    patch = json.dumps({"data": {"paused": paused}})
+    name = f"{release.name}-state"
+    where = f"--namespace={release.namespace}"
+    run("kubectl", where, "patch", "configmap", name, "--type=merge", f"--patch={patch}")
+
+
+def _job_sets(where: str) -> list[ApiObject]:
+    try:
+        text = run("kubectl", where, "get", "jobsets.jobset.x-k8s.io", "-o=json", _OURS)
+    except SeedbedError as error:
+        if "have a resource type" in str(error):
+            return []
+        raise
+    return [ApiObject(item) for item in json.loads(text)["items"]]
+
+
+def _place(item: ApiObject) -> tuple[str, str]:
+    """Return namespace and release of an object."""
+    meta = item["metadata"]
+    return meta["namespace"], meta["labels"][f"{_LABEL}/instance"]
+
+
+def _is_learner(item: ApiObject) -> bool:
+    component = item["metadata"]["labels"].get(f"{_LABEL}/component")
+    return component == "learner" and item["kind"] in _WORKLOADS
+
+
+def _last_number(item: ApiObject) -> int:
+    found = re.search(r"\d+$", item["metadata"]["name"])
+    return int(found[0]) if found else 0
+
+
+def _options(workload: ApiObject) -> Iterator[str]:
+    for container in template_of(workload)["spec"]["containers"]:
+        if container["name"] == "learner":
+            yield from container.get("args", [])
+
+
+def _option(workload: ApiObject, start: str) -> str:
+    found = (
+        option.removeprefix(start) for option in _options(workload) if option.startswith(start)
+    )
+    return next(found, "")
+
+
+def _learner(workload: ApiObject, rank: int) -> Learner:
+    spec = template_of(workload)["spec"]
+    volume = next((dict(x) for x in spec.get("volumes", []) if x["name"] == "runs"), {})
+    name = workload["metadata"]["name"]
+    for template in workload["spec"].get("volumeClaimTemplates", []):
+        if template["metadata"]["name"] == "runs":
+            claim = f"runs-{name}-{rank}"
+            volume = {"name": "runs", "persistentVolumeClaim": {"claimName": claim}}
+    run_dir, checkpoints = (
+        _option(workload, start).replace("$(SEEDBED_RANK)", str(rank))
+        for start in ("--run-dir=", "--set=learner.checkpoint.directory=")
+    )
+    container = next(each for each in spec["containers"] if each["name"] == "learner")
+    mounts = {mount["name"]: mount["mountPath"] for mount in container.get("volumeMounts", [])}
+    mount = mounts.get("runs", str(PurePosixPath(run_dir).parent))
+    return Learner(rank, workload, run_dir, checkpoints, volume, mount)

@@ -1,0 +1,155 @@
+"""A `kubectl` in PATH that answers from a folder, and runs in it what would run in a pod."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.support.chart import render
+
+_PROGRAM = """#!{python}
+import json, subprocess, sys
+from pathlib import Path
+
+folder, words = Path({folder!r}), sys.argv[1:]
+with (folder / "kubectl.log").open("a") as log:
+    log.write(" ".join(word.split("\\n")[0] for word in words) + "\\n")
+
+def fail(text):
+    sys.exit("Error from server: " + text)
+
+def read(name):
+    sys.stdout.write((folder / name).read_text())
+
+if "exec" in words:
+    if not (folder / "exec").exists():
+        fail("pods is forbidden: cannot create resource pods/exec")
+    command = words[words.index("--") + 1:]
+    if command[0] == "python":
+        command[0] = sys.executable
+    out = subprocess.run(command, stdout=subprocess.PIPE).stdout
+    limits = (folder / "exec").read_text().split()
+    (folder / "exec").write_text(" ".join(limits[1:]))
+    if limits:
+        sys.stdout.buffer.write(out[:int(limits[0])])
+        sys.stdout.flush()
+        sys.exit("error: connection lost")
+    sys.stdout.buffer.write(out)
+elif "create" in words:
+    (folder / "created.json").write_text(sys.stdin.read())
+    print("pod/pong-fetch-abcde")
+elif "delete" in words or "logs" in words:
+    pass
+elif "patch" in words:
+    patch = next(word for word in words if word.startswith("--patch=")).removeprefix("--patch=")
+    (folder / "patch.json").write_text(patch)
+elif "jobsets.jobset.x-k8s.io" in words:
+    if not (folder / "jobsets.json").exists():
+        sys.exit('error: the server doesn\\'t have a resource type "jobsets"')
+    read("jobsets.json")
+elif "persistentvolumeclaim" in words:
+    read("claim.json")
+elif "pods" in words and "-o=name" in words:
+    print("\\n".join("pod/" + pod["metadata"]["name"]
+          for pod in json.loads((folder / "pods.json").read_text())["items"]))
+elif "pods" in words:
+    read("pods.json")
+elif "pod" in words:
+    read("pod.json")
+else:
+    read("objects.json")
+"""
+
+
+class StandIn:
+    """A cluster with one release, `pong`, whose volumes are folders of this machine.
+
+    Args:
+        folder: For its files and the volumes.
+        values: Values of the chart.
+    """
+
+    def __init__(self, folder: Path, values: Mapping[str, Any]) -> None:
+        self.folder, self.volume = folder, folder / "volume"
+        self.volume.mkdir(parents=True)
+        objects = render(dict(values)).all
+        text = json.dumps(objects).replace("/runs", str(self.volume))
+        kinds = ("StatefulSet", "Deployment", "ConfigMap")
+        self.objects = [self._as_live(item) for item in json.loads(text)]
+        self._write("objects", [item for item in self.objects if item["kind"] in kinds])
+        if sets := [item for item in self.objects if item["kind"] == "JobSet"]:
+            self._write("jobsets", sets)
+        self.pods([])
+        self._file("claim", {"status": {"phase": "Bound"}})
+        ready = [{"type": "Ready", "status": "True"}]
+        self._file("pod", {"metadata": {"name": "x"}, "status": {"conditions": ready}})
+        self.breaks()
+        (folder / "bin").mkdir()
+        program = folder / "bin" / "kubectl"
+        program.write_text(_PROGRAM.format(python=sys.executable, folder=str(folder)))
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+
+    @staticmethod
+    def _as_live(item: dict[str, Any]) -> dict[str, Any]:
+        item["metadata"]["namespace"] = "default"
+        item["metadata"].setdefault("labels", {})
+        return item
+
+    def _write(self, name: str, items: list[Any]) -> None:
+        # As `kubectl get -l app.kubernetes.io/name=seedbed` answers.
+        ours = [x for x in items if "app.kubernetes.io/instance" in x["metadata"]["labels"]]
+        self._file(name, {"items": ours})
+
+    def _file(self, name: str, content: Any) -> None:
+        (self.folder / f"{name}.json").write_text(json.dumps(content))
+
+    def state(self, **data: str) -> None:
+        """Let the meter have kept this."""
+        for item in self.objects:
+            if item["metadata"]["name"] == "pong-state":
+                item["data"] = data
+        kinds = ("StatefulSet", "Deployment", "ConfigMap")
+        self._write("objects", [item for item in self.objects if item["kind"] in kinds])
+
+    def pods(self, names: list[str], **volumes: str) -> None:
+        """Let these pods of the learner run, each with the claim that is named, or another one."""
+        self._file("pods", {"items": [self._pod(name, volumes.get(name)) for name in names]})
+
+    def _pod(self, name: str, claim: str | None) -> dict[str, Any]:
+        claim = claim or f"runs-{name}"
+        mount = {"name": "runs", "mountPath": str(self.volume)}
+        volume = {"name": "runs", "persistentVolumeClaim": {"claimName": claim}}
+        return {
+            "metadata": {"name": name, "labels": {}},
+            "spec": {
+                "containers": [{"name": "learner", "volumeMounts": [mount]}],
+                "volumes": [volume],
+            },
+            "status": {"containerStatuses": [{"name": "learner", "state": {"running": {}}}]},
+        }
+
+    def unbound(self) -> None:
+        """Let the claim wait for its first pod."""
+        self._file("claim", {"status": {"phase": "Pending"}})
+
+    def breaks(self, *after: int) -> None:
+        """Let the next connections break after so many bytes each; those behind them hold."""
+        (self.folder / "exec").write_text(" ".join(map(str, after)))
+
+    def forbids_exec(self) -> None:
+        """Let the account have no right to `kubectl exec`."""
+        (self.folder / "exec").unlink()
+
+    @property
+    def calls(self) -> list[str]:
+        """What kubectl was called with."""
+        log = self.folder / "kubectl.log"
+        return log.read_text().splitlines() if log.exists() else []
+
+    def json(self, name: str) -> Any:
+        """What a call has left."""
+        return json.loads((self.folder / f"{name}.json").read_text())
