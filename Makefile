@@ -46,7 +46,7 @@ INSTALL_PROJECT := $(BIN)/python -m pip --disable-pip-version-check install --qu
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-slow test-learning test-rehearsal test-pythons e2e e2e-all storm sweep-torture images image-football football release kind-up lint lint-style lint-types lint-wire lint-docs lint-images format docs site \
+.PHONY: help run test test-slow test-learning test-rehearsal test-pythons e2e e2e-all gke-doc storm sweep-torture images image-football football release kind-up lint lint-style lint-types lint-wire lint-docs lint-images format docs site \
   proto bench bench-accelerator setup hooks lock clean
 
 help: ## Say what there is.
@@ -139,6 +139,9 @@ e2e: $(INSTALLED_DEV) ## Run the chart on the cluster of KUBECONFIG, which has t
 
 e2e-all: $(INSTALLED_DEV) ## The same, and what takes longer: before a release.
 	$(E2E) -m e2e $(ARGS)
+
+gke-doc: $(INSTALLED_DEV) ## Run the lines of docs/gke.md on the cluster of KUBECONFIG, but for Google's.
+	$(E2E)/test_gke_page.py -m e2e $(ARGS)
 
 storm: $(INSTALLED_DEV) ## Attack services and kill runs for MINUTES (10) by SEED; parts add up.
 	mkdir -p build/storm
