@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from seedbed.config.schema import NAME_LETTERS
 from seedbed.runtime.exit_codes import ConfigError, ExitCode, SeedbedError
 
 _INSTALL = {
@@ -189,7 +190,8 @@ def _failure(command: tuple[str, ...], code: int, written: str) -> SeedbedError:
         return ConfigError(f"values that the chart does not take: {wrong or written.strip()}")
     if refused := re.search(r'release name "?.*', written):
         return ConfigError(
-            f"{refused[0]}: give --release NAME, of small letters, digits and hyphens"
+            f"{refused[0]}: give --release NAME, of at most {NAME_LETTERS} small letters, digits "
+            "and hyphens"
         )
     advice = next((how for cause, how in _ADVICE if re.search(cause, written, re.IGNORECASE)), "")
     lines = [line for line in written.splitlines() if line.strip()]

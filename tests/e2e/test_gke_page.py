@@ -31,7 +31,7 @@ def namespace() -> Iterator[str]:
 
 def test_each_line_works_as_it_is_written(namespace: str, tmp_path: Path) -> None:
     release = Release("cartpole-vtrace", namespace, tmp_path)
-    small = values(experiment={"stop": {"env_frames": 20_000}})
+    small = values(experiment={"stop": {"env_frames": 100_000}})
     (tmp_path / "small.yaml").write_text(yaml.safe_dump(small))
     program = tmp_path / "bin" / "seedbed"
     program.parent.mkdir()
@@ -41,13 +41,15 @@ def test_each_line_works_as_it_is_written(namespace: str, tmp_path: Path) -> Non
     config.write_text(command("kubectl", "config", "view", "--raw", "--minify", "--flatten"))
     path = os.pathsep.join((str(program.parent), os.environ["PATH"]))
     environment = {**os.environ, "KUBECONFIG": str(config), "PATH": path, "PYTHONPATH": str(ROOT)}
-    said = ["set -e", f"kubectl config set-context --current --namespace={namespace}"]
+    context = ("config", "set-context", "--current", f"--namespace={namespace}")
+    command("kubectl", f"--kubeconfig={config}", *context)
+    exports = ["set -e"]
     for line in (on_any_cluster(line) for line in lines() if is_run(line)):
         if line.startswith("export "):
-            said.append(line)
+            exports.append(line)
             continue
         done = subprocess.run(
-            ["bash", "-c", "\n".join([*said, line])],
+            ["bash", "-c", "\n".join([*exports, line])],
             cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=2 * LONG_S,
         )  # fmt: skip
         where = f"{line}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
