@@ -104,6 +104,14 @@ class TlsValues(Section):
     """Likewise, with `replay.shards`."""
 
 
+class RbacValues(Section):
+    """The rights of the cost meter."""
+
+    create: bool = True
+    """Make its Role. false: its account is `seedbed-meter`, which the chart `seedbed-platform` makes
+    with a role, for users who may make none."""
+
+
 class Values(Section):
     """All values."""
 
@@ -127,6 +135,7 @@ class Values(Section):
     actor: ActorValues = Field(default_factory=ActorValues, description="")
     replay: ReplayValues = Field(default_factory=ReplayValues, description="")
     cost: CostValues = Field(default_factory=CostValues, description="")
+    rbac: RbacValues = Field(default_factory=RbacValues, description="")
     metrics: MetricsValues = Field(default_factory=MetricsValues, description="")
     networkPolicy: NetworkPolicyValues = Field(default_factory=NetworkPolicyValues, description="")
     auth: AuthValues = Field(default_factory=AuthValues, description="")

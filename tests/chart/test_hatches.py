@@ -93,7 +93,7 @@ def test_the_pod_of_a_role_lies_over_that_of_all() -> None:
         assert pod["spec"]["tolerations"] == [{"key": "team", "operator": "Exists"}]
         env = {item["name"]: item.get("value") for item in pod["spec"]["containers"][0]["env"]}
         assert env["HTTPS_PROXY"] == "http://proxy:3128"
-        assert env["HOME"] == ("/runs" if name == "learner" else "/tmp/home")
+        assert env["HOME"] == ("/runs" if name == "learner" else "/cache")
     own: dict[str, Any] = {
         "pod": {"tolerations": [{"key": "a"}], "priorityClassName": "low",
                 "serviceAccount": {"annotations": {"a": "b"}}},

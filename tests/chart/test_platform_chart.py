@@ -24,8 +24,7 @@ def ci(name: str) -> Rendered:
 
 
 def test_the_dashboard_is_the_one_of_the_repository_and_has_the_sidecars_label() -> None:
-    (found,) = render().all
-    assert found["kind"] == "ConfigMap"
+    (found,) = render().of("ConfigMap")
     assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
     committed = (CHART / "files" / "dashboard.json").read_text()
     assert json.loads(found["data"]["seedbed.json"]) == json.loads(committed)

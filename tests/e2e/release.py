@@ -93,8 +93,11 @@ def with_shards(shards: int, **more: Any) -> dict[str, Any]:
 class Release:
     """One release in a namespace of the test's own."""
 
-    def __init__(self, name: str, namespace: str, folder: Path, helm: str = "helm") -> None:
-        self.name, self.namespace, self.folder, self.helm = name, namespace, folder, helm
+    def __init__(
+        self, name: str, namespace: str, folder: Path, helm: str = "helm", chart: Path = CHART
+    ) -> None:
+        self.name, self.namespace, self.folder = name, namespace, folder
+        self.helm, self.chart = helm, chart
 
     def install(self, given: dict[str, Any]) -> str:
         return self._apply("install", given)
@@ -106,7 +109,8 @@ class Release:
         file = self.folder / f"{self.name}.json"
         file.write_text(json.dumps(given))
         return command(
-            self.helm, verb, self.name, str(CHART), "-n", self.namespace, "-f", str(file), *options,
+            self.helm, verb, self.name, str(self.chart), "-n", self.namespace, "-f", str(file),
+            *options,
             timeout_s=LONG_S,
             check=check,
         )  # fmt: skip

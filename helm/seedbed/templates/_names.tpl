@@ -86,7 +86,9 @@ LABELS are labels of its own. */}}
 {{- if not (or $account.create $account.name) -}}
   {{- fail (printf "%s.pod.serviceAccount.create is false: %s.pod.serviceAccount.name must say which one is used" .component .component) -}}
 {{- end -}}
-{{- $account.name | default (include (printf "seedbed.%s" .component) .root) -}}
+{{- $own := include (printf "seedbed.%s" .component) .root -}}
+{{- if and (eq .component "cost") (not .root.Values.rbac.create) }}{{ $own = "seedbed-meter" }}{{ end -}}
+{{- $account.name | default $own -}}
 {{- end -}}
 
 {{/* Repositories where the values name none. */}}

@@ -93,6 +93,13 @@ Call with (dict "root" $ "component" ROLE). */}}
 {{- end }}
 {{- end -}}
 
+{{/* The account by which the admission policy of seedbed-platform finds the meter of a workload. */}}
+{{- define "seedbed.meterAnnotation" -}}
+{{- if .Values.cost.enabled -}}
+seedbed.dev/meter: {{ include "seedbed.serviceAccountName" (dict "root" . "component" "cost") }}
+{{- end -}}
+{{- end -}}
+
 {{/* Whether the meter makes the tokens: "true" or nothing. */}}
 {{- define "seedbed.makesTokens" -}}
 {{- if and .Values.auth.enabled (not .Values.auth.existingSecret) }}true{{ end -}}
@@ -101,7 +108,7 @@ Call with (dict "root" $ "component" ROLE). */}}
 {{/* Secrets that cert-manager has made for the release, and does not delete with it. A JSON list. */}}
 {{- define "seedbed.certificateSecrets" -}}
 {{- $secrets := list -}}
-{{- if include "seedbed.makesCertificates" . -}}
+{{- if and .Values.rbac.create (include "seedbed.makesCertificates" .) -}}
   {{- range $role := list "learner" "actor" "replay" -}}
     {{- if or (ne $role "replay") $.Values.replay.shards }}{{ $secrets = append $secrets (include "seedbed.tlsSecret" (dict "root" $ "component" $role)) }}{{ end -}}
   {{- end -}}

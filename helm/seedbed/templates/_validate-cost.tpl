@@ -23,6 +23,9 @@
 {{- if and (include "seedbed.makesTokens" .) (not .Values.cost.enabled) -}}
   {{- fail "cost.enabled is false and auth.existingSecret is empty: the cost meter is what makes the tokens; name a Secret with the keys actor, learner, shard and observer (`seedbed tokens DIR` writes the files), or set auth.enabled: false" -}}
 {{- end -}}
+{{- if and .Values.cost.enabled (not .Values.rbac.create) (include "seedbed.makesTokens" .) -}}
+  {{- fail (printf "rbac.create is false and auth.existingSecret is empty: the account seedbed-meter may make no Secret; make one, `seedbed tokens DIR && kubectl -n %s create secret generic %s-tokens --from-file=DIR`, and set auth.existingSecret: %s-tokens" .Release.Namespace .Release.Name .Release.Name) -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Accelerators of the table us-central1-aug-2026; tests/chart compares. */}}

@@ -1,6 +1,6 @@
 {{/* Sections, names and labels. */}}
 {{- define "seedbed.validateNames" -}}
-{{- range $section := list "experiment" "image" "learner" "actor" "replay" "cost" "metrics" "networkPolicy" "auth" "tls" "pod" -}}
+{{- range $section := list "experiment" "image" "learner" "actor" "replay" "cost" "metrics" "networkPolicy" "auth" "tls" "pod" "rbac" -}}
   {{- if not (kindIs "map" (get $.Values $section)) -}}
     {{- fail (printf "%s is not there: leave it out for the defaults, or give its keys" $section) -}}
   {{- end -}}

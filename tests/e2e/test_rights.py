@@ -1,0 +1,90 @@
+"""A user who may make no rights installs by docs/rights.md; what the meter's own token may do."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from kubernetes import client, config
+
+from tests.e2e.release import ROOT, Release, command, until, values
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+PLATFORM = ROOT / "helm" / "seedbed-platform"
+ROWS = re.findall(r"^\| (\w+) \| ([\w.-]*) \| (edit|admin|the cluster's administrator) \|",
+                  (ROOT / "docs" / "rights.md").read_text(), re.MULTILINE)  # fmt: skip
+
+
+def may(user: str, namespace: str, kind: str, group: str) -> bool:
+    plural = f"{kind.lower()[:-1]}ies" if kind.endswith("Policy") else f"{kind.lower()}s"
+    if group:
+        plural += f".{group}"
+    said = command("kubectl", "auth", "can-i", "create", plural, "-n", namespace, f"--as={user}",
+                   check=False)  # fmt: skip
+    return said.splitlines()[-1] == "yes"
+
+
+def own_kubeconfig(release: Release, account: str) -> Path:
+    """A file with the token of a service account, and no other credential."""
+    own = json.loads(command("kubectl", "config", "view", "--raw", "--minify", "-o=json"))
+    token = release.kubectl("create", "token", account).strip()
+    own["users"][0]["user"] = {"token": token}
+    file = release.folder / f"{account}.kubeconfig"
+    file.write_text(json.dumps(own))
+    return file
+
+
+def test_edit_installs_and_the_meters_token_changes_numbers_alone(
+    namespace: str, tmp_path: Path
+) -> None:
+    platform = Release(f"platform-{namespace}", namespace, tmp_path, chart=PLATFORM)
+    platform.install({"dashboard": {"enabled": False}, "rights": {"namespaces": [namespace]}})
+    user = f"system:serviceaccount:{namespace}:user"
+    granted = Release("granted", namespace, tmp_path)
+    granted.kubectl("create", "serviceaccount", "user")
+    granted.kubectl("create", "rolebinding", "user", "--clusterrole=edit",
+                    f"--serviceaccount={namespace}:user")  # fmt: skip
+    assert len(ROWS) > 10
+    for kind, group, role in ROWS:
+        assert may(user, namespace, kind, group) is (role == "edit"), kind
+    until(lambda: may(user, namespace, "JobSet", "jobset.x-k8s.io"), "the roles are aggregated")
+
+    command("seedbed", "tokens", str(tmp_path / "tokens"))
+    granted.kubectl("create", "secret", "generic", "pong-tokens", f"--as={user}",
+                    f"--from-file={tmp_path / 'tokens'}")  # fmt: skip
+    given = values(
+        rbac={"create": False}, auth={"existingSecret": "pong-tokens"}, pod={"queueName": "none"}
+    )
+    granted.upgrade(given, "--install", f"--kube-as-user={user}")
+    granted.trains()
+
+    # It pauses a set that Kueue would admit by a patch of the whole set: the policy lets it.
+    learner = "statefulset/granted-learner"
+    granted.kubectl("patch", "configmap", "granted-state", "--type=merge",
+                    '-p={"data":{"paused":"by hand"}}')  # fmt: skip
+    granted.until(lambda: granted.replicas(learner) == 0, "the meter takes it to zero")
+    api = config.new_client_from_config(str(own_kubeconfig(granted, "seedbed-meter")))
+    container = {"name": "learner", "image": "localhost/other:1"}
+    for change, words in (
+        ({"spec": {"template": {"spec": {"containers": [container]}}}}, "would change template"),
+        ({"spec": {"replicas": 1, "template": {"spec": {"hostNetwork": True}}}}, "template"),
+        ({"spec": {"minReadySeconds": 7}}, "would change minReadySeconds"),
+        ({"metadata": {"annotations": {"seedbed.dev/meter": "x"}}}, "would change annotations"),
+    ):
+        with pytest.raises(client.ApiException) as refused:
+            client.AppsV1Api(api).patch_namespaced_stateful_set(
+                "granted-learner", namespace, change
+            )
+        said = str(json.loads(refused.value.body)["message"])
+        assert "a cost meter may change suspend and replicas alone" in said
+        assert words in said
+    with pytest.raises(client.ApiException, match="Forbidden"):
+        client.CoreV1Api(api).read_namespaced_secret("pong-tokens", namespace)
+    granted.kubectl("patch", "configmap", "granted-state", "--type=merge",
+                    '-p={"data":{"paused":null}}')  # fmt: skip
+    granted.until(lambda: granted.replicas(learner) == 1, "and brings it back")
+    granted.uninstall()
+    platform.uninstall()
