@@ -37,6 +37,9 @@ done
 KUBECTL = """
 case "$*" in
   *statefulsets*) cat {folder}/statefulsets ;;
+  *"get namespace "*)
+    [ ! -e {folder}/forbidden ] || exit 1
+    cat {folder}/namespace 2>/dev/null || true ;;
   *"config view"*) cat {folder}/server 2>/dev/null ;;
   *"get events"*) cat {folder}/events ;;
   *"get pods"*)
@@ -113,6 +116,15 @@ def pod(name: str, ready: bool = False, **container: Any) -> dict[str, Any]:
         "metadata": {"name": name},
         "status": {"conditions": conditions, "containerStatuses": containers, "phase": "Running"},
     }
+
+
+@pytest.mark.parametrize("known", ["namespace", "forbidden"])
+def test_a_namespace_that_is_there_is_not_made(programs: Programs, known: str) -> None:
+    """Helm would refuse whoever may make no namespaces."""
+    (programs.folder / known).write_text("namespace/rl")
+    assert main(["deploy", PONG, "--namespace", "rl"]) == 0
+    (upgrade,) = programs.log("helm")
+    assert "--create-namespace" not in upgrade
 
 
 def test_a_file_is_installed_priced_and_followed(

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from kubernetes import client, config
 
-from tests.e2e.release import ROOT, Release, command, until, values
+from tests.e2e.release import LONG_S, ROOT, Release, command, until, values
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
+SEEDBED = (sys.executable, "-m", "seedbed")
 PLATFORM = ROOT / "helm" / "seedbed-platform"
 ROWS = re.findall(r"^\| (\w+) \| ([\w.-]*) \| (edit|admin|the cluster's administrator) \|",
                   (ROOT / "docs" / "rights.md").read_text(), re.MULTILINE)  # fmt: skip
+
+
+@pytest.fixture
+def platform(namespace: str, tmp_path: Path) -> Iterator[None]:
+    """The rights of the platform's chart in this namespace."""
+    release = Release(f"platform-{namespace}", namespace, tmp_path, chart=PLATFORM)
+    release.install({"dashboard": {"enabled": False}, "rights": {"namespaces": [namespace]}})
+    yield
+    release.uninstall()
 
 
 def may(user: str, namespace: str, kind: str, group: str) -> bool:
@@ -38,10 +50,8 @@ def own_kubeconfig(release: Release, account: str) -> Path:
 
 
 def test_edit_installs_and_the_meters_token_changes_numbers_alone(
-    namespace: str, tmp_path: Path
+    platform: None, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    platform = Release(f"platform-{namespace}", namespace, tmp_path, chart=PLATFORM)
-    platform.install({"dashboard": {"enabled": False}, "rights": {"namespaces": [namespace]}})
     user = f"system:serviceaccount:{namespace}:user"
     granted = Release("granted", namespace, tmp_path)
     granted.kubectl("create", "serviceaccount", "user")
@@ -52,14 +62,16 @@ def test_edit_installs_and_the_meters_token_changes_numbers_alone(
         assert may(user, namespace, kind, group) is (role == "edit"), kind
     until(lambda: may(user, namespace, "JobSet", "jobset.x-k8s.io"), "the roles are aggregated")
 
-    command("seedbed", "tokens", str(tmp_path / "tokens"))
-    granted.kubectl("create", "secret", "generic", "pong-tokens", f"--as={user}",
-                    f"--from-file={tmp_path / 'tokens'}")  # fmt: skip
-    given = values(
-        rbac={"create": False}, auth={"existingSecret": "pong-tokens"}, pod={"queueName": "none"}
-    )
-    granted.upgrade(given, "--install", f"--kube-as-user={user}")
-    granted.trains()
+    given = tmp_path / "values.json"
+    given.write_text(json.dumps(values(pod={"queueName": "none"})))
+    with monkeypatch.context() as environment:
+        environment.setenv("KUBECONFIG", str(own_kubeconfig(granted, "user")))
+        command(*SEEDBED, "tokens", str(tmp_path / "tokens"))
+        granted.kubectl("create", "secret", "generic", "pong-tokens",
+                        f"--from-file={tmp_path / 'tokens'}")  # fmt: skip
+        command(*SEEDBED, "deploy", "cartpole-vtrace", "-n", namespace, "--release", "granted",
+                "--profile", str(given), "--set", "rbac.create=false",
+                "--set", "auth.existingSecret=pong-tokens", timeout_s=LONG_S)  # fmt: skip
 
     # It pauses a set that Kueue would admit by a patch of the whole set: the policy lets it.
     learner = "statefulset/granted-learner"
@@ -87,4 +99,3 @@ def test_edit_installs_and_the_meters_token_changes_numbers_alone(
                     '-p={"data":{"paused":null}}')  # fmt: skip
     granted.until(lambda: granted.replicas(learner) == 1, "and brings it back")
     granted.uninstall()
-    platform.uninstall()
