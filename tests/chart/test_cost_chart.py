@@ -46,7 +46,7 @@ def test_the_meter_may_watch_pods() -> None:
         {"fullnameOverride": "abc"},
         {"cost": {"pod": {"serviceAccount": {"create": False, "name": "own"}}}},
         {"learner": {"run": "second"}, "paused": True, "experiment": {"stop": {"dollars": 3}}},
-        {"fullnameOverride": "n" * 40},
+        {"fullnameOverride": "n" * 35},
     ],
 )
 def test_the_last_resort_has_all_arguments_and_rights_of_the_meter(values: dict[str, Any]) -> None:
