@@ -60,6 +60,7 @@ class Brake:
         # An end that has begun: the actors are at zero, and the learner plays its last evaluation.
         self._ending = ""
         self._before: dict[str, int] | None = None
+        self._is_new = False  # read after the numbers that `apply` is given
         # What could not be saved yet: the state does not say it, and it counts all the same.
         self._unsaved: dict[str, str | None] = {}
         self._at_zero: set[str] = set()
@@ -86,14 +87,28 @@ class Brake:
             state = {key: text for key, text in written.items() if text is not None}
         self.finished, self.paused = state.get("finished", ""), state.get("paused", "")
         self._ending, self.waiting = state.get("ending", ""), state.get("waiting", "")
-        self._before = _replicas(state.get("resumeReplicas"))
+        self._before, self._is_new = _replicas(state.get("resumeReplicas")), False
         if self.finished and state.get("goal", self._goal) != self._goal:
             log.info("the experiment continues: its stop conditions or its run have changed")
             self._save(finished=None, finishedAt=None, ending=None, goal=None)
             self.finished = self._ending = ""
+        if self.paused and (self._ending or self.waiting):  # by hand: the learner is at zero, too
+            self._save(ending=None, waiting=None)
+            self._ending = self.waiting = ""
         if self.paused == BY_VALUE and not self._by_value:
             self._save(paused=None, pausedAt=None)
             self.paused = ""
+        self._follow_choice(state.get("actorReplicas"))
+
+    def _follow_choice(self, before: str | None) -> None:
+        """Let the actors come back with the chart's number, where that is another than before."""
+        chosen = self._cluster.chosen_actors
+        if before == (None if chosen is None else str(chosen)):
+            return
+        changed: dict[str, str | None] = {"actorReplicas": None if chosen is None else str(chosen)}
+        if chosen is not None and before and (self._before is not None or not self.is_off):
+            changed["resumeReplicas"] = self._remember(actor=chosen)
+        self._save(**changed)
 
     def begin_end(self, reason: str) -> None:
         """Take the actors to zero, because the last evaluation needs none.
@@ -144,10 +159,10 @@ class Brake:
         if self.paused:
             return
         log.info("the release is paused (%s): its pods go to zero", reason)
-        self.paused, self.waiting = reason, ""
+        self.paused, self._ending, self.waiting = reason, "", ""
         before = self._remember()
         paused = {"paused": reason, "pausedAt": self._date()}
-        self._save(**paused, resumeReplicas=before, waiting=None)
+        self._save(**paused, resumeReplicas=before, ending=None, waiting=None)
 
     def apply(self, replicas: Mapping[str, int] | None) -> None:
         """Hold at zero what is to be there, or bring back what a pause or an end took away.
@@ -177,19 +192,27 @@ class Brake:
     def _hold(self, components: Sequence[str], replicas: Mapping[str, int] | None) -> None:
         errors = []
         for name in components:
-            try:
-                if replicas is None or replicas.get(name):
-                    if name in self._at_zero and replicas is not None:
-                        self.held[name] += 1
-                        log.warning(
-                            "%s was scaled up, and goes to zero again: %s", name, self._why()
-                        )
-                    self._cluster.scale(name, 0)
-                self._at_zero.add(name)
-            except Exception as error:  # the others must not wait for this one
-                errors.append(error)
+            for step in (self._note_scale, self._take_to_zero):
+                try:
+                    step(name, None if replicas is None else replicas.get(name, 0))
+                except Exception as error:  # the others must not wait for this one
+                    errors.append(error)
         if errors:
             raise errors[0]
+
+    def _note_scale(self, name: str, number: int | None) -> None:
+        """Remember the number to which a component was scaled while it is held at zero."""
+        is_known = self._before is None or self._is_new or self._before.get(name) == number
+        if number and not is_known:
+            self._save(resumeReplicas=self._remember(**{name: number}))
+
+    def _take_to_zero(self, name: str, number: int | None) -> None:
+        if number is None or number:
+            if name in self._at_zero and number:
+                self.held[name] += 1
+                log.warning("%s was scaled up, and goes to zero again: %s", name, self._why())
+            self._cluster.scale(name, 0)
+        self._at_zero.add(name)
 
     def _why(self) -> str:
         if self.paused:
@@ -198,11 +221,16 @@ class Brake:
             return f"{self.waiting}; the actors come back with a learner"
         return f"{self.finished or self._ending}; to continue, raise the stop condition and upgrade"
 
-    def _remember(self) -> str:
-        """Return the replicas before the end or pause that is about to begin, as JSON."""
+    def _remember(self, **others: int) -> str:
+        """Return the replicas before the end or pause that is about to begin, as JSON.
+
+        Args:
+            others: Numbers by component that take the place of those.
+        """
         if self._before is None:
-            self._before = self._cluster.wanted_replicas()
+            self._before, self._is_new = self._cluster.wanted_replicas(), True
             self._at_zero.clear()
+        self._before |= others
         return json.dumps(self._before)
 
     def _date(self) -> str:

@@ -14,6 +14,9 @@ from seedbed.services.cost.pods import TIMEOUT_S, PodWatch
 
 log = logging.getLogger(__name__)
 
+# On the ConfigMap of the state, where an upgrade changes it without a restart of the meter.
+ACTORS_ANNOTATION = "seedbed.dev/actor-replicas"
+
 
 def load_credentials() -> None:
     """Load the credentials of this pod's service account, or of a KUBECONFIG.
@@ -37,6 +40,9 @@ class Cluster:
 
     Attributes:
         nodes_readable: Whether nodes may be read; becomes False when the API server refuses.
+        chosen_actors: The chart's `actor.replicas`, as of the last read of the state; None where
+            others choose the number.
+        bill: Name of the state, which another release of the same name does not have.
     """
 
     def __init__(
@@ -69,6 +75,8 @@ class Cluster:
         self._pods = PodWatch(self._core, namespace, selector)
         self._claims = Claims(self._core, namespace, selector)
         self.nodes_readable = read_nodes
+        self.chosen_actors: int | None = None
+        self.bill = ""
         self._nodes: dict[str, Any] = {}
 
     def pods(self) -> list[Any]:
@@ -124,6 +132,10 @@ class Cluster:
         found = self._core.read_namespaced_config_map(
             f"{self._release}-state", self._namespace, _request_timeout=TIMEOUT_S
         )
+        annotations = (found.metadata and found.metadata.annotations) or {}
+        chosen = annotations.get(ACTORS_ANNOTATION, "")
+        self.chosen_actors = int(chosen) if chosen.isdigit() else None
+        self.bill = (found.metadata and found.metadata.uid) or ""
         return dict(found.data or {})
 
     def save_state(self, state: dict[str, str | None]) -> None:

@@ -56,7 +56,8 @@ def test_a_scaled_number_stays(server: ApiServer, binary: str) -> None:
 def test_an_upgrade_starts_nothing_that_is_held_at_zero(server: ApiServer, end: str) -> None:
     server.upgrade(SHARDS)
     server.scale("Deployment", "pong-actor", 50)
-    server.objects["ConfigMap", "pong-state"]["data"] = {end: "stop.idle_s: 900 of 600"}
+    state = {end: "stop.idle_s: 900 of 600", "resumeReplicas": '{"actor": 50, "learner": 1}'}
+    server.objects["ConfigMap", "pong-state"]["data"] = state
     # Also what is scaled up meanwhile, and numbers that are new in the values.
     another_run = {"replay": {"shards": 3}, "learner": {"run": "second"}}
     for more in ({}, {"actor": {"replicas": 7}}, another_run):

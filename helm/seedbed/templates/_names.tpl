@@ -125,3 +125,8 @@ image: {{ include "seedbed.image" (dict "root" . "component" "actor") }}
 {{- end -}}
 {{- end -}}
 {{- end -}}
+
+{{/* What the meter has written into the ConfigMap of the state, as JSON; {} without a cluster. */}}
+{{- define "seedbed.state" -}}
+{{- dig "data" dict (lookup "v1" "ConfigMap" .Release.Namespace (printf "%s-state" (include "seedbed.fullname" .))) | toJson -}}
+{{- end -}}

@@ -15,26 +15,33 @@ is never left out: the API server would make it 1.
 {{- $last := dig "metadata" "annotations" dict $live -}}
 {{- $chosen := get $last "seedbed.dev/replicas" -}}
 {{- $before := get $last "seedbed.dev/resume-replicas" -}}
-{{- $autoscaled := and (eq .component "actor") (ne $values.actor.autoscaling.type "none") -}}
-{{- $others := or $autoscaled (eq $values.replicas "external") -}}
+{{- $others := include "seedbed.othersScale" . -}}
 {{- $number := .wanted -}}
 {{- if and $live (or $others (eq (toString .wanted) $chosen)) -}}
   {{- $number = $before | default $live.spec.replicas -}}
 {{- end -}}
-{{- $annotations := dict "seedbed.dev/replicas" ($others | ternary ($chosen | default "0") (toString .wanted)) -}}
-{{- $state := dig "data" dict (lookup "v1" "ConfigMap" .root.Release.Namespace (printf "%s-state" (include "seedbed.fullname" .root))) -}}
+{{- $annotations := dict "seedbed.dev/replicas" (empty $others | ternary (toString .wanted) ($chosen | default "0")) -}}
+{{- $state := include "seedbed.state" .root | fromJson -}}
 {{- /* Where the meter can see the number it takes it to zero itself, and brings it back. */ -}}
 {{- $unseen := or (not $values.cost.enabled) $before (not (or $live $others)) -}}
+{{- /* By hand or by the meter. It holds once the meter has remembered the numbers. */ -}}
+{{- $paused := and $state.paused (or $values.paused (ne $state.paused "value")) -}}
 {{- if and $values.paused $unseen -}}
   {{- $_ := set $annotations "seedbed.dev/resume-replicas" (toString $number) -}}
   {{- dict "replicas" 0 "annotations" $annotations | toJson -}}
 {{- else if and $others (not (or $chosen $before)) -}}
   {{- dict | toJson -}}
-{{- else if or $state.finished (and $state.paused (or $values.paused (ne $state.paused "value"))) -}}
+{{- else if or $state.finished (and $paused $state.resumeReplicas) -}}
   {{- dict "replicas" 0 "annotations" $annotations | toJson -}}
-{{- else if $values.paused -}}
+{{- else if and $live (or $values.paused $paused) -}}
   {{- dict "replicas" $live.spec.replicas "annotations" $annotations | toJson -}}
 {{- else -}}
   {{- dict "replicas" (int $number) "annotations" $annotations | toJson -}}
 {{- end -}}
+{{- end -}}
+
+{{/* Whether others choose the number of a component, "true" or nothing. Call with (dict "root" $ "component" NAME). */}}
+{{- define "seedbed.othersScale" -}}
+{{- $autoscaled := and (eq .component "actor") (ne .root.Values.actor.autoscaling.type "none") -}}
+{{- if or $autoscaled (eq .root.Values.replicas "external") }}true{{ end -}}
 {{- end -}}

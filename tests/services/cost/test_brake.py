@@ -212,6 +212,89 @@ class TestPause:
         assert "finished" not in scene.cluster.kept
 
 
+class TestNumbersOfAPause:
+    """What a person says of the actors while they are at zero counts afterwards."""
+
+    def paused(self, reason: str = "by hand") -> Scene:
+        scene = Scene()
+        scene.cluster.chosen_actors = 2
+        scene.meter.reconcile()
+        scene.cluster.kept["paused"] = reason
+        scene.meter.reconcile()
+        assert scene.cluster.wanted == AT_ZERO
+        return scene
+
+    def resumed(self, scene: Scene) -> int:
+        del scene.cluster.kept["paused"]
+        scene.meter.reconcile()
+        assert "resumeReplicas" not in scene.cluster.kept
+        return scene.cluster.wanted["actor"]
+
+    def test_another_number_of_the_chart(self) -> None:
+        scene = self.paused()
+        scene.cluster.chosen_actors = 7
+        scene.meter.reconcile()
+        assert self.resumed(scene) == 7
+
+    def test_a_number_that_was_scaled_before_stays_without_another(self) -> None:
+        scene = Scene()
+        scene.cluster.chosen_actors, scene.cluster.wanted["actor"] = 2, 50
+        scene.meter.reconcile()
+        scene.cluster.kept["paused"] = "by hand"
+        scene.meter.reconcile()
+        scene.meter = scene.new()  # an upgrade of anything else
+        scene.meter.reconcile()
+        assert self.resumed(scene) == 50
+
+    def test_the_upgrade_that_pauses_may_change_it(self) -> None:
+        scene = Scene()
+        scene.cluster.chosen_actors = 2
+        scene.meter.reconcile()
+        scene.cluster.chosen_actors = 7
+        scene.goal = scene.goal._replace(paused=True)
+        scene.meter = scene.new()
+        scene.meter.reconcile()
+        scene.goal = scene.goal._replace(paused=False)
+        scene.meter = scene.new()
+        scene.meter.reconcile()
+        assert scene.cluster.wanted["actor"] == 7
+
+    def test_a_scale_is_held_at_zero_and_remembered(self) -> None:
+        scene = self.paused()
+        scene.cluster.wanted["actor"] = 5
+        scene.meter.reconcile()
+        assert scene.cluster.wanted == AT_ZERO
+        assert self.resumed(scene) == 5
+
+    def test_the_last_word_counts(self) -> None:
+        scene = self.paused()
+        scene.cluster.chosen_actors = 7
+        scene.meter.reconcile()
+        scene.cluster.wanted["actor"] = 5
+        scene.meter = scene.new()
+        scene.meter.reconcile()
+        assert self.resumed(scene) == 5
+
+    @pytest.mark.parametrize("reason", ["value", "by hand"])
+    def test_a_pause_in_the_last_evaluation_comes_back(self, reason: str) -> None:
+        """Its learner is at zero, and says neither that it trains nor that it is over."""
+        scene = Scene()
+        scene.learner("waiting", over=OVER)
+        scene.meter.reconcile()
+        assert scene.cluster.kept["ending"] == OVER
+        scene.goal = scene.goal._replace(paused=reason == "value")
+        if reason != "value":
+            scene.cluster.kept["paused"] = reason
+        scene.meter = scene.new()
+        scene.meter.reconcile()
+        scene.statuses = [None]
+        scene.goal = scene.goal._replace(paused=False)
+        scene.cluster.kept.pop("paused")
+        scene.meter = scene.new()
+        scene.meter.reconcile()
+        assert scene.cluster.wanted == BEFORE
+
+
 class Refusing(FakeCluster):
     """An API server that cannot save the next end or pause, once."""
 

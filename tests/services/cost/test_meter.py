@@ -30,6 +30,8 @@ class FakeCluster:
         self.nodes_readable = False
         self.broken = self.broken_replay = False
         self.host_restarts = 0
+        self.chosen_actors: int | None = None
+        self.bill = "this release"
 
     def pods(self) -> list[Any]:
         if self.broken:
