@@ -109,7 +109,7 @@ def row(path: Path, folder: Path) -> dict[str, Any]:
     evaluation = status["evaluation"] or {}
     if len(statuses) > 1:  # of their average
         evaluation = read_object(path / "summary.json").get("evaluation") or {}
-    totals = sum_totals(path, [each["counters"] for each in statuses])
+    totals = sum_totals(path, statuses)
     standing = standing_of(statuses, int(totals.frames), evaluation)
     if status["source"]["alive"] is False:
         standing["seconds_left"] = None

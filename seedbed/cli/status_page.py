@@ -16,6 +16,7 @@ _SECTIONS = """\
 PROGRESS
 frames      {env_frames:si}\
 {learners_count:? here, {total_frames:si} by all {learners_count} learners}\
+{learners_left_env_frames:?, {learners_left_env_frames:si} of them by learners that have left}\
 {goal:? of {goal:si} ({goal_share:%})}; \
 {trained_frames:si} trained on, {discarded_frames:si} discarded
 speed       {env_fps_10s:n} / {env_fps_60s:n} / {env_fps_300s:n} frames a second over \

@@ -142,7 +142,16 @@ class Membership:
             return dict(sorted(self._known.items()))
 
     def _others(self) -> dict[int, Member]:
-        return {rank: status for rank, status in self.all_known().items() if rank != self.rank}
+        known = self.all_known().items()
+        return {rank: status for rank, status in known if rank != self.rank and rank < self.count}
+
+    @property
+    def left_env_frames(self) -> int:
+        """Emulator frames of learners of an earlier start, which had more learners."""
+        return int(sum(status.env_frames for status in self._left()))
+
+    def _left(self) -> list[Member]:
+        return [status for rank, status in self.all_known().items() if rank >= self.count]
 
     def peers_over(self) -> dict[str, int]:
         """Return the stop conditions that peers say are met: the key, and the rank of a peer."""
@@ -158,8 +167,11 @@ class Membership:
         return result
 
     def total(self, own: Counters) -> Counters:
-        """Add up the frames and dollars of all learners; updates and seconds stay `own`."""
-        others = self._others().values()
+        """Add up the frames and dollars of all learners; updates and seconds stay `own`.
+
+        Those of learners that an earlier start had count as well.
+        """
+        others = [*self._others().values(), *self._left()]
         dollars = [own.dollars, *(status.dollars for status in others)]
         total = Counters()
         total.set_from(own.to_json())
@@ -201,11 +213,9 @@ class Membership:
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Restore the output of `to_json`.
 
-        This does not count as progress, and it clears every peer's stop condition. Ranks above
-        the present number of learners are dropped.
+        This does not count as progress, and it clears every peer's stop condition.
         """
         with self._lock:
             for rank, fields in saved.items():
-                if int(rank) < self.count:
-                    self._known[int(rank)] = Member(**{**fields, "over": ""})
-                    self._highest[int(rank)] = self._known[int(rank)].iteration
+                self._known[int(rank)] = Member(**{**fields, "over": ""})
+                self._highest[int(rank)] = self._known[int(rank)].iteration

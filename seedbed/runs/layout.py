@@ -42,17 +42,19 @@ def host_directory(path: str | Path, host: int) -> Path:
     return Path(path) / f"host-{host}" if host else Path(path)
 
 
-def learner_directories(path: str | Path) -> list[Path]:
+def learner_directories(path: str | Path, earlier: bool = False) -> list[Path]:
     """List the run directories of all learners, by rank; none where the run has one learner.
 
-    A directory that an earlier start with more learners left behind is not listed.
+    Args:
+        path: Run directory of all learners.
+        earlier: List also those that an earlier start with more learners left behind.
     """
     if "://" in str(path):
         return []
     ranks = {child.name.removeprefix("learner-"): child for child in Path(path).glob("learner-*")}
     found = {int(rank): ranks[rank] for rank in ranks if rank.isdigit() and ranks[rank].is_dir()}
     count = _count(Path(path))
-    return [found[rank] for rank in sorted(found) if count is None or rank < count]
+    return [found[rank] for rank in sorted(found) if earlier or count is None or rank < count]
 
 
 def run_of_part(path: Path) -> Path | None:

@@ -12,7 +12,7 @@ class Totals(NamedTuple):
     """What a run has taken so far.
 
     Attributes:
-        frames: Emulator frames of all learners together.
+        frames: Emulator frames of all learners together, those that have left too.
         seconds: Seconds of training; of several learners those of the longest.
         dollars: US dollars of all learners together, and of their last evaluation.
     """
@@ -25,22 +25,30 @@ class Totals(NamedTuple):
 def totals_of(path: Path) -> Totals:
     """Return what the run at a path has taken, by the files of its learners; 0 before them."""
     learners = learner_directories(path)
-    statuses = [read_object(each / "status.json") for each in learners or [path]]
-    return sum_totals(path, [status.get("counters") or {} for status in statuses])
+    return sum_totals(path, [_status(each) for each in learners or [path]])
 
 
-def sum_totals(path: Path, counters: Sequence[Mapping[str, Any]]) -> Totals:
+def sum_totals(path: Path, statuses: Sequence[Mapping[str, Any]]) -> Totals:
     """Return what a run has taken, where the statuses of its learners are read already.
 
     Args:
         path: Its run directory.
-        counters: Of the status of each learner.
+        statuses: Of each learner, without those that have left.
     """
+    left = learner_directories(path, earlier=True)[len(statuses) :]
+    every = [*statuses, *map(_status, left)]
+    counters = [status.get("counters") or {} for status in every]
     frames, seconds, dollars = (
         [float(each.get(name) or 0.0) for each in counters]
         for name in ("env_frames", "seconds", "dollars")
     )
     # The evaluation of several learners is no learner's, and in the summary alone.
-    several = len(counters) > 1
+    several = len(every) > 1
     whole = float(read_object(path / "summary.json").get("dollars") or 0.0) if several else 0.0
-    return Totals(sum(frames), max(seconds), max(sum(dollars), whole))
+    # A cost meter tells each learner the bill of all.
+    metered = any((status.get("charged") or {}).get("metered") for status in every)
+    return Totals(sum(frames), max(seconds), max(max(dollars) if metered else sum(dollars), whole))
+
+
+def _status(path: Path) -> dict[str, Any]:
+    return read_object(path / "status.json")

@@ -61,7 +61,8 @@ def take_snapshot(telemetry: "Telemetry", total: Counters) -> Snapshot:
     fps = {f"env_fps_{window}s": rate("env_frames", window) for window in FPS_WINDOWS_S}
     updates_per_second = rate("updates", 60)
     # The other learners go on as this one does.
-    more = total.env_frames / counters.env_frames if counters.env_frames else 1.0
+    present = total.env_frames - telemetry.left_env_frames
+    more = present / counters.env_frames if counters.env_frames else 1.0
     dearer = total.dollars / counters.dollars if counters.dollars else 1.0
     left = time_left(
         telemetry.experiment.stop,
@@ -73,7 +74,7 @@ def take_snapshot(telemetry: "Telemetry", total: Counters) -> Snapshot:
     returns = sessions.recent_returns.values(RECENT_EPISODES)
     lag, latency_s = training.recent_lag, inference.recent_latency_s
     used_envs = ratio("batch_envs", "padded_envs")
-    frames = counters.env_frames
+    frames = total.env_frames
     numbers: dict[str, Number] = {
         "time": time.time(),
         **metric_numbers(telemetry),
@@ -97,7 +98,7 @@ def take_snapshot(telemetry: "Telemetry", total: Counters) -> Snapshot:
         "batch_wait_ms": milliseconds(ratio("oldest_s", "batches")),
         "train_step_ms_p50": milliseconds(training.recent_step_s.percentile(50)),
         **load,
-        "dollars_per_billion_frames": counters.dollars / frames * 1e9 if frames else None,
+        "dollars_per_billion_frames": total.dollars / frames * 1e9 if frames else None,
         "watts": rate("joules"),
         "frames_per_kilojoule": frames_per_kilojoule(rate("env_frames"), rate("joules")),
         "eta_s": left.seconds if left else None,

@@ -19,7 +19,7 @@ def summarize(telemetry: "Telemetry", counters: Counters, bottleneck: str) -> di
         counters: totals of the run.
         bottleneck: the part that held the run back.
     """
-    numbers = take_snapshot(telemetry, counters).numbers
+    numbers = take_snapshot(telemetry, telemetry.total_counters()).numbers
     batches, envs = telemetry.inference.batch_envs.total()
     joules = telemetry.energy.totals().get("joules")
     frames = telemetry.sessions.totals()["env_frames"]

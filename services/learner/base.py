@@ -76,7 +76,8 @@ class LearnerBase:
     ) -> None:
         self.rank = rank
         # The first of several hosts speaks with the other learners.
-        self.members = make_membership(experiment, rank) if host == 0 else None
+        known = run.resume_from.meta.get("peers", {}) if run.resume_from else {}
+        self.members = make_membership(experiment, rank, known) if host == 0 else None
         self.experiment = experiment
         self.run_directory = run
         self.counters = Counters()
@@ -140,6 +141,7 @@ class LearnerBase:
                 "topology": settings.topology,
                 "alive": sorted(members.alive()),
                 "env_frames": members.total(self.telemetry.whole_counters()).env_frames,
+                "left_env_frames": members.left_env_frames,
             },
             learners_here=settings.replicas if here else 1,
         )

@@ -1,7 +1,8 @@
 """Factory of a learner's exchange with its peers."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from seedbed.backends.trainer import Trainer
 from seedbed.config import Experiment
@@ -27,12 +28,15 @@ if TYPE_CHECKING:
     from seedbed.services.learner.training.thread import TrainingThread
 
 
-def make_membership(experiment: Experiment, rank: int) -> Membership | None:
-    """Return the learners of an experiment, or None if there is only one.
+def make_membership(
+    experiment: Experiment, rank: int, known: Mapping[str, Any]
+) -> Membership | None:
+    """Return the learners of an experiment, or None if there is and was only one.
 
     Args:
         experiment: Section `gossip` says how many learners there are and where.
         rank: Rank of this learner.
+        known: Learners of the checkpoint, as `Membership.to_json` returns them; {} without one.
 
     Raises:
         SeedbedError: CONFIG; the rank is out of range, addresses are missing, or the graphs are
@@ -45,8 +49,9 @@ def make_membership(experiment: Experiment, rank: int) -> Membership | None:
             f"rank {rank}: gossip.replicas is {settings.replicas}, so the ranks are 0 to "
             f"{settings.replicas - 1}: to add a learner, raise gossip.replicas for all of them",
         )
+    whole_bill = bool(experiment.cost.meter)
     if settings.replicas == 1:
-        return None
+        return Membership(rank, 1, settings.deadline_s, whole_bill) if known else None
     if not settings.addresses:
         raise SeedbedError(
             ExitCode.CONFIG,
@@ -54,7 +59,7 @@ def make_membership(experiment: Experiment, rank: int) -> Membership | None:
             "--learners N` and the chart set it; by hand, give each rank a host:port",
         )
     make_topology(settings)  # raises now, before anything listens
-    return Membership(rank, settings.replicas, settings.deadline_s, bool(experiment.cost.meter))
+    return Membership(rank, settings.replicas, settings.deadline_s, whole_bill)
 
 
 # Everything that a learner has and an exchange needs: 9 parameters.

@@ -143,9 +143,6 @@ def test_what_others_had_done_survives_a_restart() -> None:
     assert after.peers_over() == {}, "whether it is over is looked at anew"
     assert after.peers_heard() == {}, "and no peer has reported yet"
     assert after.highest_iteration(1) == 4
-    fewer = Membership(0, 1, 10.0)
-    fewer.restore(before.to_json())
-    assert fewer.total(Counters(env_frames=1)).env_frames == 1
 
 
 # --- checkpoints -------------------------------------------------------------------------------
