@@ -174,7 +174,11 @@ class RunDirectory:
 
     def last_counters(self) -> dict[str, float]:
         """Read the counters that the last process wrote into status.json; empty without any."""
-        return dict(read_object(self.path / "status.json").get("counters") or {})
+        return dict(self.last_status().get("counters") or {})
+
+    def last_status(self) -> dict[str, Any]:
+        """Read the status.json that the last process wrote; empty without any."""
+        return read_object(self.path / "status.json")
 
     def close(self) -> None:
         """Release the lock, once."""

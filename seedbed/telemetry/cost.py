@@ -1,8 +1,8 @@
 """Cost of a run: prices of the experiment times what it occupies on this machine."""
 
 import threading
-from collections.abc import Callable
-from typing import ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 from seedbed.config.run import Cost
 from seedbed.config.schema import Experiment
@@ -58,6 +58,8 @@ class RunCost:
             rate, and 0 until its first answer or for two minutes.
         budget_dollars: Budget at which the run ends, `stop.dollars`; 0 is none.
         is_over: Training has ended.
+        bill: Name of the cost meter's bill; empty before a meter has answered.
+        earlier_dollars: US dollars of the run from before this bill, by bills of other releases.
         goal_frames: Emulator frames at which the run ends, `stop.env_frames`; 0 is none.
     """
 
@@ -90,16 +92,27 @@ class RunCost:
         self._began_at = self._accounted_at = now()
         self._frames_before = counters.env_frames
         self._is_training = self.is_over = False
+        self.bill, self.earlier_dollars = "", 0.0
         self._lock = threading.Lock()
 
     @property
     def resumed_dollars(self) -> float:
-        """US dollars that this process has begun with: those of the checkpoint."""
+        """US dollars that this process has begun with: those of before."""
         return max(0.0, self._counters.dollars - self._added)
 
-    def resume(self) -> None:
-        """Begin with the frames of a checkpoint, which the counters have now."""
+    def resume(self, saved: Mapping[str, Any]) -> None:
+        """Begin with the frames and dollars of before, which the counters have now.
+
+        Args:
+            saved: Whatever has the items of `to_json`.
+        """
         self._frames_before = self._counters.env_frames
+        self.bill = str(saved.get("bill", ""))
+        self.earlier_dollars = float(saved.get("earlier_dollars", 0.0))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return whose bill the dollars of the counters are."""
+        return {"bill": self.bill, "earlier_dollars": self.earlier_dollars}
 
     def end_training(self) -> None:
         """Count no more seconds."""
@@ -128,6 +141,9 @@ class RunCost:
             if reading is not None:
                 # The meter prices the actors too, and the time in which no learner ran. It charges
                 # this pod from its start, so that it has what was spent before its first answer.
+                if self.bill and reading.bill not in ("", self.bill):
+                    self.earlier_dollars = resumed
+                self.bill = reading.bill or self.bill
                 counters.dollars = max(counters.dollars - self._unmetered, reading.dollars)
                 self.dollars_per_hour, self._unmetered = reading.dollars_per_hour, 0.0
                 self._metered = True

@@ -18,10 +18,17 @@ TIMEOUT_S = 5.0
 
 
 class Reading(NamedTuple):
-    """One answer of the meter: dollars of the whole release since its start, and the rate."""
+    """One answer of the meter.
+
+    Attributes:
+        dollars: US dollars of the whole run.
+        dollars_per_hour: Its present rate.
+        bill: Name of the meter's bill, which a release has until it is uninstalled.
+    """
 
     dollars: float
     dollars_per_hour: float
+    bill: str = ""
 
 
 class CostMeterClient:
@@ -52,9 +59,10 @@ class CostMeterClient:
     def _poll(self) -> None:
         try:
             status = get_json(self._url, TIMEOUT_S, self._tokens, Role.LEARNER)
-            reading = Reading(float(status["dollars"]), float(status["dollars_per_hour"]))
-            for name, value in reading._asdict().items():
-                check_number(name, value)
+            bill = printable(str(status.get("bill", "")))
+            reading = Reading(float(status["dollars"]), float(status["dollars_per_hour"]), bill)
+            for name in ("dollars", "dollars_per_hour"):
+                check_number(name, getattr(reading, name))
             self.reading = reading
         except (OSError, ValueError, KeyError, TypeError, SeedbedError) as error:
             if not self._silent:

@@ -46,7 +46,8 @@ class LearnersStatus(TypedDict, total=False):
     count: int
     topology: str
     alive: list[int]
-    env_frames: int
+    env_frames: int  # those of learners that have left, too
+    left_env_frames: int
 
 
 class SourceStatus(TypedDict):
@@ -102,7 +103,9 @@ class RunStatus(TypedDict):
     interval_s: float
     process: ProcessStatus
     counters: dict[str, int | float]
-    resumed_dollars: float  # of the checkpoint that the process began with
+    resumed_dollars: float  # that the process began with
+    bill: str  # name of the cost meter's bill; "" without one
+    earlier_dollars: float  # from before this bill
     charged: ChargedStatus
     numbers: dict[str, Any]
     scalars: dict[str, float]

@@ -146,10 +146,10 @@ class Telemetry:
         self.actors_here = actors_here
         self.cores = usable_cpus()
         self.history = History()
-        # Those of all hosts of this learner, and those of all learners.
+        # Of all hosts of this learner, and of all learners.
         self.whole_counters: Callable[[], Counters] = lambda: counters
         self.whole_returns: Callable[[int], tuple[float, int]] = self.own_returns
-        self._total_counters: Callable[[], Counters] = lambda: counters
+        self.total_counters: Callable[[], Counters] = lambda: counters
         self._others_done: Callable[[], dict[str, float]] = dict
         self.late_hosts = ""  # in words
         self._peer_summary: Callable[[], LearnersStatus] = lambda: {}
@@ -190,6 +190,11 @@ class Telemetry:
         return {part: part == self._bottleneck.part for part in PARTS}
 
     @property
+    def left_env_frames(self) -> int:
+        """Emulator frames of learners that an earlier start had, and this one has not."""
+        return self._peer_summary().get("left_env_frames", 0)
+
+    @property
     def is_finished(self) -> bool:
         """State of the run: true once a stop condition is met."""
         return self.stop_condition is not None
@@ -207,7 +212,7 @@ class Telemetry:
             peer_summary: Returns the learners' part of the status.
             learners_here: Learners that share the cost of this machine.
         """
-        self._total_counters, self._peer_summary = total_counters, peer_summary
+        self.total_counters, self._peer_summary = total_counters, peer_summary
         self.cost.dollars_per_hour /= learners_here
 
     def own_returns(self, episodes: int) -> tuple[float, int]:
@@ -237,7 +242,7 @@ class Telemetry:
             machines: Machines that the hosts take.
         """
         self.whole_counters, self.whole_returns = total, returns
-        self._total_counters, self._others_done = total, others_done
+        self.total_counters, self._others_done = total, others_done
         self.cost.dollars_per_hour *= 0 if host else machines
 
     def tick(self) -> None:
@@ -333,6 +338,8 @@ class Telemetry:
             "process": self._process,
             "counters": self.whole_counters().to_json(),
             "resumed_dollars": self.cost.resumed_dollars,
+            "bill": self.cost.bill,
+            "earlier_dollars": self.cost.earlier_dollars,
             "charged": charged_sizes(self.experiment.cost),
             "numbers": self.numbers,
             "scalars": self.training.scalars,
@@ -377,6 +384,7 @@ class Telemetry:
             "recent_returns": self.sessions.recent_returns.values().tolist(),
             "recent_lengths": self.sessions.recent_lengths.values().tolist(),
             "exploration": self.sessions.exploration,
+            **self.cost.to_json(),
             "evaluation": plain(self.evaluation.newest),
         }
 
@@ -386,7 +394,7 @@ class Telemetry:
         self.sessions.recent_lengths.extend(saved.get("recent_lengths", []))
         self.sessions.on_exploration(saved.get("exploration"))
         self.evaluation.newest = dict(saved.get("evaluation", {}))
-        self.cost.resume()
+        self.cost.resume(saved)
 
     def close(self) -> None:
         """Write once more, if anything is new, and close the files."""
@@ -431,7 +439,7 @@ class Telemetry:
             self._steady_at = None
         elif self._steady_at is None:
             self._steady_at = now
-        snapshot = take_snapshot(self, self._total_counters())
+        snapshot = take_snapshot(self, self.total_counters())
         # An ended run keeps what held it back, because its actors have left.
         if self.stop_reason is None or self._bottleneck.part == "unknown":
             self._bottleneck = snapshot.bottleneck

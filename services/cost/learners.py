@@ -58,6 +58,8 @@ class Learners:
             for name in ("env_frames", "dollars"):
                 check_number(name, answer["counters"][name])
             check_number("resumed_dollars", answer["resumed_dollars"])
+            check_number("earlier_dollars", answer.get("earlier_dollars", 0.0))
+            check_number("learners.env_frames", (answer.get("learners") or {}).get("env_frames", 0))
             path = PurePosixPath(answer["run_dir"] or self._run)
             return (
                 isinstance(answer["state"], str)

@@ -68,15 +68,17 @@ class Ledger:
         rates: US dollars an hour from now on, by component and tier.
         bounds: Lower and upper bound of the sum of the rates.
         asked: Ranks of the learners that have reported what an earlier release has cost.
+        bill: Name of this ledger, which no other release has had.
     """
 
-    def __init__(self, state: Mapping[str, str], run: str, clock: float) -> None:
+    def __init__(self, state: Mapping[str, str], run: str, clock: float, bill: str = "") -> None:
         """Restore the ledger. The time without a meter is charged at the first look at the pods.
 
         Args:
             state: The output of `to_state`; {} for a new release.
             run: Name of the present run.
             clock: Time of the monotonic clock, in seconds.
+            bill: Name of this ledger.
 
         Raises:
             SeedbedError: CONFIG, the state holds what no meter has written.
@@ -92,7 +94,7 @@ class Ledger:
                 f"the ConfigMap of the state does not hold what a meter writes: {error}; "
                 "correct or remove that key with kubectl edit configmap"
             ) from error
-        self.run = run
+        self.run, self.bill = run, bill
         self.rates: dict[tuple[str, str], float] = {}
         self.bounds = (0.0, 0.0)
         self._clock = clock
@@ -158,21 +160,22 @@ class Ledger:
             self._add(part, hours * rate)
         self._widen(hours, self.bounds)
 
-    def carry(self, rank: int, dollars: float) -> None:
-        """Take over what an earlier release has cost by a learner's first report.
+    def carry(self, dollars: float, earlier: float) -> None:
+        """Take over what earlier releases have cost by a learner's report.
 
         All learners were told one bill, so the largest report counts.
 
         Args:
-            rank: The learner.
-            dollars: The learner's count, which includes what this meter has told the learner.
+            dollars: The learner's count, which may include what this meter has told the learner.
+            earlier: The dollars from before this ledger, as far as the learner can tell.
         """
-        self.asked.add(rank)
         run = self.present
-        if dollars > run.dollars:
-            more = dollars - run.dollars
-            run.parts[EARLIER] = run.parts.get(EARLIER, 0.0) + more
-            run.dollars, run.lower, run.upper = dollars, run.lower + more, run.upper + more
+        known = run.parts.get(EARLIER, 0.0)
+        more = max(earlier - known, dollars - run.dollars)
+        if more > 0:
+            run.parts[EARLIER] = known + more
+            run.dollars += more
+            run.lower, run.upper = run.lower + more, run.upper + more
 
     def is_due(self, clock: float) -> bool:
         """Return whether the ledger should be saved; before the first look there is nothing new.

@@ -105,7 +105,8 @@ class CostMeter:
         self.cluster, self.prices, self.goal = cluster, prices, goal
         self.learners = Learners(learners, goal.run)
         self._now, self._clock, self._keep_secrets = now, clock, keep_secrets
-        self.ledger = Ledger(cluster.state(), goal.run, clock())
+        state = cluster.state()
+        self.ledger = Ledger(state, goal.run, clock(), cluster.bill)
         wanted = {"learner": len(learners), "replay": goal.shards}
         self.brake = Brake(cluster, goal.key, goal.paused, wanted, self._state, now)
         self.traffic = Traffic(clock)
@@ -209,6 +210,7 @@ class CostMeter:
             self.ledger.charge(self._clock())
             return {
                 "run": self.ledger.run,
+                "bill": self.ledger.bill,
                 "dollars": self.ledger.dollars,
                 "dollars_per_hour": self.ledger.rate,
                 "dollars_per_billion_frames": self.ledger.dollars_per_billion_frames,
@@ -306,6 +308,7 @@ class CostMeter:
         statuses = self.learners.poll()
         self._note_progress([status for status in statuses if status is not None])
         self._all_train = all(status and status["state"] == "training" for status in statuses)
+        frames = 0
         with self._lock:
             for rank, status in enumerate(statuses):
                 if status is None:
@@ -315,9 +318,15 @@ class CostMeter:
                 self._frames[rank] = int(counters["env_frames"])
                 if rank not in self.ledger.asked:
                     # What the present pods have cost is charged from their start.
-                    self.ledger.carry(rank, float(status["resumed_dollars"]))
+                    # It can tell what was before once it has this bill's name.
+                    if status.get("bill") in (None, self.ledger.bill):
+                        self.ledger.asked.add(rank)
+                    earlier = float(status.get("earlier_dollars", 0.0))
+                    self.ledger.carry(float(status["resumed_dollars"]), earlier)
+                # Those of learners that have left count, as their dollars do.
+                frames = max(frames, int((status.get("learners") or {}).get("env_frames", 0)))
             run = self.ledger.present
-            run.frames = max(run.frames, sum(self._frames))
+            run.frames = max(run.frames, sum(self._frames), frames)
         return statuses
 
     def _note_progress(self, answers: "Sequence[RunStatus]") -> None:

@@ -22,6 +22,7 @@ from seedbed.services.learner.sessions.server import InferenceServer
 from seedbed.services.learner.sessions.servicer import InferenceServicer
 from seedbed.services.learner.sessions.unroll_servicer import UnrollServicer
 from seedbed.services.learner.unrolls.synchronous_queue import SynchronousUnrollQueue
+from seedbed.telemetry.status import write_status
 
 log = logging.getLogger(__name__)
 
@@ -226,7 +227,8 @@ class Learner(LearnerBase):
         """Tell actors that the experiment is finished; serve metrics and status until `stop`.
 
         Called after `run`. Returns at once unless a stop condition was met. Kubernetes restarts a
-        container that exits, so a learner in a cluster lingers.
+        container that exits, so a learner in a cluster lingers. What that costs is in the run's
+        files at its end.
         """
         met = self.run_stop.met
         if met is None or self.run_stop.requested:
@@ -239,10 +241,23 @@ class Learner(LearnerBase):
         self.server.start()
         self.server.end_streams(met.text, over=True)
         while self.run_stop.reason is None and not self.threads.stopping.wait(POLL_S):
-            pass
+            self.telemetry.cost.account()
+        self._write_bill()
         self.server.close()
         self.server.join()
         if self._http is not None:
             self._http.close()
         if self.threads.failure is not None:
             raise self.threads.failure
+
+    def _write_bill(self) -> None:
+        """Bring the dollars of status.json and summary.json up to date."""
+        self.telemetry.cost.account()
+        try:
+            write_status(self.run_directory.path, self.telemetry.status())
+            summary = self.run_directory.read_summary()
+            if summary is not None and self._is_first:
+                dollars = self.telemetry.whole_counters().dollars
+                self.run_directory.write_summary({**summary, "dollars": dollars})
+        except OSError as error:
+            log.warning("the bill of the end cannot be written: %s", error)

@@ -44,7 +44,8 @@ class RunState:
             is_first: this host has the counts of the whole learner.
         """
         counters, telemetry = self._telemetry.counters, self._telemetry
-        spent = run.last_counters()  # before telemetry writes its own
+        last = run.last_status()  # before telemetry writes its own
+        spent = dict(last.get("counters") or {})
         if run.resume_from is not None:
             meta = run.resume_from.meta
             counters.set_from(meta["counters"])
@@ -61,7 +62,10 @@ class RunState:
             return
         # What was learned after the checkpoint is lost. The time and the money are spent.
         counters.seconds = max(counters.seconds, float(spent.get("seconds", 0)))
-        counters.dollars = max(counters.dollars, float(spent.get("dollars", 0)))
+        dollars = float(spent.get("dollars", 0))
+        if dollars >= counters.dollars:
+            counters.dollars = dollars
+            telemetry.cost.resume(last)
 
     def load(self, run: RunDirectory, components: LearnerComponents) -> None:
         """Load the arrays of the checkpoint with which the run begins, if any.

@@ -102,3 +102,23 @@ def test_what_was_estimated_before_the_first_answer_is_in_that_answer(
     ours.cost.account()
     assert counters.dollars == pytest.approx(57.0)
     assert ours.status()["resumed_dollars"] == 50.0
+
+
+def test_the_bill_of_another_release_is_one_from_before(unanswered: Unanswered) -> None:
+    _, counters, ours = unanswered
+    counters.dollars = 50.0
+    ours.cost.resume({"bill": "first", "earlier_dollars": 20.0})
+    assert ours.cost._meter is not None
+    told = [(Reading(51.0, 0.0, "first"), 20.0), (Reading(2.0, 0.0, "second"), 50.0)]
+    for reading, earlier in told:
+        ours.cost._meter.reading = reading
+        ours.cost.account()
+        assert ours.cost.to_json() == {"bill": reading.bill, "earlier_dollars": earlier}
+    assert counters.dollars == 51.0, "it does not fall"
+    ours.cost._meter.reading = Reading(52.0, 0.0, "second")
+    ours.cost.account()
+    assert ours.status()["earlier_dollars"] == 50.0
+    # A meter that gives its bill no name.
+    ours.cost._meter.reading = Reading(53.0, 0.0)
+    ours.cost.account()
+    assert ours.cost.bill == "second"

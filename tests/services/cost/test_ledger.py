@@ -119,6 +119,24 @@ def test_what_a_learner_has_estimated_since_its_start_is_no_bill_of_before() -> 
     assert scene.meter.dollars == 2.0
 
 
+def test_another_release_on_the_volume_adds_to_the_bill() -> None:
+    """What its pods cost before the learner's first answer is not in the learner's count."""
+    scene = Scene()
+    scene.meter.reconcile()
+    scene.hours(2)
+    scene.learner("training", frames=1, dollars=7.0)
+    assert scene.statuses[0] is not None
+    # It has not heard of this bill yet, and then it has.
+    scene.statuses[0] |= {"bill": "of before", "earlier_dollars": 0.0}
+    scene.meter.reconcile()
+    assert scene.meter.dollars == pytest.approx(7.0)
+    scene.statuses[0] |= {"bill": scene.cluster.bill, "earlier_dollars": 7.0}
+    for _ in range(2):
+        scene.meter.reconcile()
+        assert scene.meter.dollars == pytest.approx(9.0)
+        scene.meter = scene.new()
+
+
 def test_a_second_run_has_its_own_bill_and_frames() -> None:
     """50 M and 25 M frames for 15 dollars were 300 dollars a billion."""
     scene = Scene(budget=12.0)
@@ -159,7 +177,7 @@ def test_the_parts_are_the_bill() -> None:
     learner = ("learner", "on-demand")
     found.reprice([Charge(ACTOR, 1.0), Charge(ACTOR, 1.0), Charge(learner, 4.0)], 0.0, 0.0)
     found.charge(1800.0)
-    found.carry(0, 10.0)
+    found.carry(10.0, 0.0)
     found = ledger({k: v for k, v in found.to_state(1800.0, 0.0).items() if v is not None})
     assert found.present.parts == {
         "actor/spot": 1.0, "learner/on-demand": 2.0, "earlier/unknown": 7.0,
