@@ -77,10 +77,13 @@ class Claim:
     Args:
         directory: Local path, or a URL that fsspec reaches.
         owner: The run.
+        key: Setting that names the folder.
     """
 
-    def __init__(self, directory: str, owner: Owner) -> None:
-        self._directory, self._owner = directory, owner
+    def __init__(
+        self, directory: str, owner: Owner, key: str = "learner.checkpoint.directory"
+    ) -> None:
+        self._directory, self._owner, self._key = directory, owner, key
         self._files = open_files(directory)
 
     def take(self) -> None:
@@ -96,7 +99,7 @@ class Claim:
         if found is not None and found.run != self._owner.run and found.id != self._owner.id:
             raise RunDirectoryError(
                 f"{self._directory} is the folder of the run {found.run}, and this run is "
-                f"{self._owner.run}: choose another learner.checkpoint.directory or --run-dir (in "
+                f"{self._owner.run}: choose another {self._key} or --run-dir (in "
                 "the chart learner.persistence.checkpoints or learner.run). To begin with the "
                 "parameters of that run, use --init-from; to take its place once it is over, "
                 f"delete {self._directory}/{OWNER_FILE}"

@@ -22,6 +22,7 @@ from seedbed.launch.early_checks import check_address, check_disk
 from seedbed.launch.run_end import check_frames, ending
 from seedbed.launch.run_header import header
 from seedbed.rpc.credentials import check_exposure
+from seedbed.runs.upload import check_uploaded
 from seedbed.runtime.signals import RUN_STOPS, exit_at_once_on_signals, on_stop_signals
 from seedbed.runtime.terminal import print_lines
 from seedbed.runtime.tokens import Role
@@ -93,4 +94,5 @@ def run(args: argparse.Namespace) -> int | None:
         if args.linger:
             learner.serve_until_stopped()
         check_frames(summary)
+        check_uploaded(directory.upload, summary)
     return None

@@ -22,6 +22,7 @@ from seedbed.launch.run_header import header
 from seedbed.runs.directory import RunDirectory, open_run_directory
 from seedbed.runs.history import this_command
 from seedbed.runs.layout import host_directory, run_of_part
+from seedbed.runs.upload import check_uploaded
 from seedbed.runtime.exit_codes import RunDirectoryError
 from seedbed.runtime.guard import claim_run
 from seedbed.runtime.log_files import LOG_BYTES, OLD_LOGS
@@ -155,9 +156,12 @@ def run(args: argparse.Namespace) -> None:
     with open_run(args, experiment, is_whole=True) as directory:
         experiment = directory.experiment
         if directory.finished is not None:
+            if directory.upload is not None and not directory.upload.is_done:
+                directory.upload.finish()
             print_lines(at_end(directory.finished, directory, bool(args.called_as)))
             print_result(args, directory.finished)
             check_frames(directory.finished)
+            check_uploaded(directory.upload, directory.finished)
             return
         if is_first:
             print_lines(header(experiment, directory))
@@ -186,6 +190,8 @@ def run(args: argparse.Namespace) -> None:
         print_lines(ending(summary, directory, bool(args.called_as)))
     print_result(args, summary)
     check_frames(summary)
+    if is_first:
+        check_uploaded(directory.upload, summary)
 
 
 def _train(

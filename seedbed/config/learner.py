@@ -302,6 +302,10 @@ class Learner(Section):
     replay: Replay = Field(default_factory=Replay)
     """Replay buffer, of agents that train from replay."""
     optimizer: Optimizer = Field(default_factory=Optimizer)
+    upload: Annotated[str, FREE] = ""
+    """Place to which the run directory is copied at the end of the run: any fsspec path, such as
+    `gs://bucket/run`. The chart appends NAMESPACE/RELEASE/RUN. Empty: none.
+    """
     checkpoint: Checkpoint = Field(default_factory=Checkpoint)
     idle_timeout_s: Annotated[float, FREE, Field(gt=0)] = 60.0
     """Seconds of silence after which a stream is ended and the slots are freed."""

@@ -11,17 +11,13 @@ from seedbed.checkpoints.owner import OWNER_FILE, Owner, read_owner
 from seedbed.deploy.programs import Piped, piped
 from seedbed.deploy.reader_pod import Reader, reader_of
 from seedbed.deploy.releases import Learner, Release
-from seedbed.runs.layout import learner_directory
+from seedbed.runs.layout import PASSING, learner_directory
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
 from seedbed.runtime.files import TEMPORARY, atomic_write, read_object, replacing
 from seedbed.runtime.formats import fill
 from seedbed.runtime.shortage import cure
 from seedbed.runtime.text import counted
 
-# What serves one process or is made again; docs/run-directory.md has every file.
-LEFT_THERE = (
-    "seedbed.lock.[0-9]*", "*.sock", "*.sock.shm", "xla-cache", f"{TEMPORARY}*", "*.aside",
-)  # fmt: skip
 # Connections in a row that break without one more whole file.
 _TRIES = 5
 _SENDER = Path(__file__).with_name("sender.py")
@@ -149,7 +145,7 @@ class _Transfer:
             _BrokenConnection: it has ended too early.
         """
         with reader_of(self._release, self._learner, self._print) as reader:
-            asked = {"root": self._path(reader, source), "leave": LEFT_THERE, "have": _sums(place)}
+            asked = {"root": self._path(reader, source), "leave": PASSING, "have": _sums(place)}
             command = (
                 "kubectl", f"--namespace={self._release.namespace}", "exec", "-i", reader.pod,
                 f"--container={reader.container}", "--", "python", "-c", _SENDER.read_text(),

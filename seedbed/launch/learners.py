@@ -45,6 +45,8 @@ def train_multi_learner(
         SeedbedError: a learner failed in a way that a restart cannot mend, or too often.
     """
     make_topology(experiment.gossip)  # refuses a wrong topology before anything starts
+    if directory.upload is not None:
+        directory.upload.undo()
     learners = LocalLearners(experiment, directory, arguments)
     line = ProgressLine(sys.stderr)
     signals = supervise(learners, experiment.logging.interval_s, line)
@@ -61,6 +63,8 @@ def train_multi_learner(
     summary = run_summary(learners.statuses(), summaries, evaluation, dollars)
     if finished:
         directory.write_summary(summary)
+    if directory.upload is not None and first and not signals:
+        directory.upload.finish()
     return summary
 
 
@@ -143,6 +147,7 @@ class LocalLearners(LocalProcesses):
         experiment = self._experiment
         sockets = [socket_path(path).with_name("gossip.sock") for path in self._directories]
         settings: dict[str, Any] = {
+            "learner.upload": '""',  # the run is uploaded as a whole
             "gossip.addresses": json.dumps([f"unix:{socket}" for socket in sockets]),
             # The run's own last evaluation plays the average, or the best, of all learners.
             "evaluation.at_end": "false",

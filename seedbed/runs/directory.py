@@ -47,6 +47,7 @@ from seedbed.runs.resume import (
 )
 from seedbed.runs.stop import MetCondition, end_of
 from seedbed.runs.stored import open_store, read_checkpoint
+from seedbed.runs.upload import UPLOADED_FILE, Upload
 from seedbed.runs.ways_on import WaysOn
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
 from seedbed.runtime.files import atomic_write, read_object
@@ -75,6 +76,7 @@ _OWN_FILES = (
     "trace.csv",
     "status.json",
     "summary.json",
+    UPLOADED_FILE,
     "devices.json",
     ".tmp-*",
     OWNER_FILE,
@@ -120,6 +122,7 @@ class RunDirectory:
             is loaded, to free the memory.
         init_from: Path of the run whose parameters the run has begun with; empty without any.
         before: Record of the run before this start; None where the run begins.
+        upload: Copy of the run that its end makes; None without one.
         start_from: Checkpoint of `--init-from`, where a run begins from other parameters. Set it
             to None when it is loaded.
     """
@@ -143,6 +146,7 @@ class RunDirectory:
         self.init_from = ""
         self.before: Record | None = None
         self.start_from: Checkpoint | None = None
+        self.upload: Upload | None = None
 
     def report_resume(self) -> None:
         """Print on stderr what the run goes on from, and every setting that has changed."""
@@ -165,7 +169,9 @@ class RunDirectory:
     def remove_summary(self) -> None:
         """Remove the summary of an earlier end, if there is one, as the run goes on."""
         with contextlib.suppress(OSError):
-            (self.path / "summary.json").unlink()
+            (self.path / "summary.json").unlink(missing_ok=True)
+            if self.upload is not None:
+                self.upload.undo()
 
     def read_summary(self) -> dict[str, Any] | None:
         """Return the summary of `write_summary`; None where there is none, or it is damaged."""
@@ -245,6 +251,8 @@ def open_run_directory(
             Claim(str(path), Owner(owner, owner)).take()
         if experiment.learner.checkpoint.directory and owner is not None:
             _claim(directory, owner)
+        if experiment.learner.upload and owner is not None:
+            directory.upload = _claim_upload(directory, owner)
         if restart == "fresh":
             # Checkpoints in another directory were not moved with the run.
             if aside := store.archive():
@@ -418,18 +426,34 @@ def _resume(
     directory.resume_from = newest
 
 
+def _owner(directory: RunDirectory, name: str) -> Owner:
+    try:
+        return owner_of(directory.path, name)
+    except OSError as error:
+        raise RunDirectoryError(
+            f"cannot write to {directory.path}: {error.strerror}; {cure(error)}"
+        ) from error
+
+
+def _claim_upload(directory: RunDirectory, name: str) -> Upload:
+    """Make the run the owner of the folder to which its end copies it.
+
+    Raises:
+        SeedbedError: RUN_DIRECTORY: it is another run's.
+    """
+    learner, owner = directory.experiment.learner, _owner(directory, name)
+    upload = Upload(directory.path, learner.upload, owner, learner.checkpoint.directory)
+    upload.claim()
+    return upload
+
+
 def _claim(directory: RunDirectory, name: str) -> None:
     """Make the run the owner of its checkpoints, which are outside of its directory.
 
     Raises:
         SeedbedError: RUN_DIRECTORY: they are another run's.
     """
-    try:
-        owner = owner_of(directory.path, name)
-    except OSError as error:
-        raise RunDirectoryError(
-            f"cannot write to {directory.path}: {error.strerror}; {cure(error)}"
-        ) from error
+    owner = _owner(directory, name)
     store, record = directory.store, _record(directory)
     claim = Claim(store.directory, owner)
     is_own = record is not None and checkpoint_directory(directory.path, record) == store.directory

@@ -19,7 +19,7 @@ from seedbed.sets.names import run_name, slug, with_digest
 from seedbed.sets.sweep import SET_LETTERS, Sweep
 
 # Of one run each: below a folder that the experiment names, every run has its own.
-_FOLDERS = ("learner.checkpoint.directory", "learner.replay.directory")
+_FOLDERS = ("learner.checkpoint.directory", "learner.replay.directory", "learner.upload")
 _NOT_AXES = {"seed": "seeds", "name": "name"}
 
 

@@ -284,6 +284,9 @@ class LearnerBase:
         evaluated = (stored["evaluation"] or {}).get("updates") == stored["updates"]
         if self._wants_final_evaluation() and not evaluated:
             return self.end()
+        upload = self.run_directory.upload
+        if upload is not None and not upload.is_done:
+            upload.finish(lambda: self.run_stop.requested)
         self.telemetry.evaluation.newest = stored["evaluation"] or {}
         self.telemetry.stop_reason = stored["stop_reason"]
         return stored
@@ -403,15 +406,22 @@ class LearnerBase:
             rest = self.counters.env_frames - self.counters.trained_frames
             rest -= self.counters.discarded_frames
             self.telemetry.sessions.on_discarded(rest, "the learner stopped")
+        is_over = self.run_stop.met is not None and failure is None and self._is_first
+        upload = self.run_directory.upload if is_over else None
+        if upload is not None:  # before others see the end: the cost meter takes the pod away then
+            self.telemetry.phase = f"uploading to {upload.url}"
+            upload.send(lambda: stop.requested)
         self.telemetry.stop_reason = reason
         self._tick()
         summary = self.telemetry.summary()
-        if self.run_stop.met is not None and failure is None and self._is_first:
+        if is_over:
             try:
                 self.run_directory.write_summary(summary)
             except OSError as error:
                 log.warning("summary.json cannot be written: %s", error)
         self.telemetry.close()
+        if upload is not None:
+            upload.finish(lambda: stop.requested)
         if self._http is not None:
             self._http.close()
         if failure is not None:

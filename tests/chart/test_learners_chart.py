@@ -81,6 +81,19 @@ def test_learners_that_share_a_bucket_have_folders_of_their_own() -> None:
     assert "--init-from=/runs/one/learner-$(SEEDBED_RANK)" in learner_of(render(shared))["args"]
 
 
+def test_an_upload_has_a_folder_of_the_run_and_a_way_to_the_bucket() -> None:
+    upload = {"experiment": {"learner": {"upload": "gs://b/p/"}}}
+    own = "--set=learner.upload=gs://b/p/rl/pong/pong"
+    assert own in learner_of(render(upload))["args"]
+    learners = learner_of(render(merged(THREE, upload)))["args"]
+    assert f"{own}/learner-$(SEEDBED_RANK)" in learners
+    egress = render(upload).one("NetworkPolicy", "pong-learner")["spec"]["egress"]
+    assert any(rule["ports"] == [{"protocol": "TCP", "port": 443}] for rule in egress)
+    assert 'learner.upload "/elsewhere" is not in the learner\'s pod' in refused(
+        {"experiment": {"learner": {"upload": "/elsewhere"}}}
+    )
+
+
 def test_everybody_knows_all_learners() -> None:
     rendered = render(THREE)
     parser = argparse.ArgumentParser()

@@ -131,6 +131,18 @@ def test_a_broken_connection_goes_on_with_what_is_missing(
     assert f"{len(FILES)} files" in said
 
 
+def test_a_wrong_byte_is_found(
+    make: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = make()
+    a_run(cluster.volume / "pong")
+    cluster.pods(["pong-learner-0"])
+    cluster.breaks(-1_000)  # in the largest file, which is the last one
+    assert main(["fetch", "pong", str(tmp_path / "home")]) == 0
+    assert "the SHA-256 of checkpoint-000000000001.safetensors is not" in capsys.readouterr().err
+    assert found(tmp_path / "home") == FILES
+
+
 def test_connections_that_never_hold_end_with_what_is_whole(
     make: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -34,11 +34,15 @@ if "exec" in words:
     out = subprocess.run(command, stdout=subprocess.PIPE).stdout
     limits = (folder / "exec").read_text().split()
     (folder / "exec").write_text(" ".join(limits[1:]))
-    if limits:
+    if limits and int(limits[0]) < 0:
+        at = len(out) + int(limits[0])
+        sys.stdout.buffer.write(out[:at] + bytes([out[at] ^ 1]) + out[at + 1:])
+    elif limits:
         sys.stdout.buffer.write(out[:int(limits[0])])
         sys.stdout.flush()
         sys.exit("error: connection lost")
-    sys.stdout.buffer.write(out)
+    else:
+        sys.stdout.buffer.write(out)
 elif "create" in words:
     (folder / "created.json").write_text(sys.stdin.read())
     print("pod/pong-fetch-abcde")
@@ -137,7 +141,10 @@ class StandIn:
         self._file("claim", {"status": {"phase": "Pending"}})
 
     def breaks(self, *after: int) -> None:
-        """Let the next connections break after so many bytes each; those behind them hold."""
+        """Let the next connections break after so many bytes each; those behind them hold.
+
+        One of a negative number ends whole, with a wrong byte so far before its end.
+        """
         (self.folder / "exec").write_text(" ".join(map(str, after)))
 
     def forbids_exec(self) -> None:

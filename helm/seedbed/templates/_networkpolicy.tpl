@@ -29,7 +29,8 @@ and fd20:ce::254 are Cloud DNS, 34.118.224.0/20 is where GKE puts Services. */}}
 {{- define "seedbed.bucket" -}}
 {{- $directory := dig "learner" "checkpoint" "directory" "" (include "seedbed.experimentValues" . | fromJson) | default "" -}}
 {{- $persistence := .Values.learner.persistence -}}
-{{- if or (eq $persistence.type "gcsfuse") (contains "://" $persistence.checkpoints) (contains "://" $directory) }}true{{ end -}}
+{{- $upload := include "seedbed.setting" (dict "root" . "path" "learner.upload") -}}
+{{- if or (eq $persistence.type "gcsfuse") (contains "://" $persistence.checkpoints) (contains "://" $directory) (contains "://" $upload) }}true{{ end -}}
 {{- end -}}
 
 {{/* Credentials from the metadata server, which GKE's data planes rewrite to port 988 of the node,

@@ -17,6 +17,10 @@
 {{- if not (or .Values.learner.persistence.checkpoints (contains "://" $checkpoints) (include "seedbed.isInPod" (dict "root" . "path" $checkpoints))) -}}
   {{- fail (printf "experiment.learner.checkpoint.directory %q is not in the learner's pod: leave it out for the release's volume, or say learner.persistence.checkpoints: gs://BUCKET/PATH" $checkpoints) -}}
 {{- end -}}
+{{- $upload := get $learner "upload" | default "" -}}
+{{- if not (or (contains "://" $upload) (include "seedbed.isInPod" (dict "root" . "path" $upload))) -}}
+  {{- fail (printf "experiment.learner.upload %q is not in the learner's pod: leave it out, or name a bucket: gs://BUCKET/PATH" $upload) -}}
+{{- end -}}
 {{- $directory := get $replay "directory" | default "" -}}
 {{- if not (include "seedbed.isInPod" (dict "root" . "path" $directory)) -}}
   {{- fail (printf "experiment.learner.replay.directory %q is not in the learner's pod: leave it out, or name a folder of the release's volume, such as /runs/replay" $directory) -}}

@@ -79,6 +79,9 @@ spec:
         - --adopt={{ include "seedbed.checkpointsBase" $.root }}{{ if $several }}/learner-$(SEEDBED_RANK){{ end }}
         {{- end }}
         {{- end }}
+        {{- with include "seedbed.setting" (dict "root" . "path" "learner.upload") | trimSuffix "/" }}
+        - --set=learner.upload={{ . }}/{{ include "seedbed.owner" $.root }}{{ if $several }}/learner-$(SEEDBED_RANK){{ end }}
+        {{- end }}
         {{- if .Values.cost.enabled }}
         - --set=cost.meter=http://{{ include "seedbed.cost" . }}:9092/status
         {{- end }}
