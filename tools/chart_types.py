@@ -140,7 +140,8 @@ class RoleWithImage(Role):
     """registry, repository, tag or digest of its own image, over `image`."""
 
 
-def resources(cpu: str, memory: str) -> Resources:
+def resources(cpu: str, memory: str, limit: str) -> Resources:
+    """Return requests of a container, and its limit of memory."""
     return Resources.model_validate(
-        {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory}}
+        {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": limit}}
     )

@@ -69,7 +69,7 @@ class EvaluationValues(Section):
     """Episodes that are played of each checkpoint."""
     everyFrames: Count = 0
     """Frames between two evaluations; 0: each newest checkpoint once the one before is done."""
-    resources: Resources = Field(default_factory=lambda: resources("1", "2Gi"))
+    resources: Resources = Field(default_factory=lambda: resources("1", "1Gi", "2Gi"))
     """Of the container, beside the learner's."""
 
 
@@ -90,7 +90,7 @@ class LearnerValues(RoleWithImage):
     """With several: refuse `kubectl scale` to another number, by a ValidatingAdmissionPolicy (of
     the whole cluster)."""
     accelerator: AcceleratorRequest = Field(default_factory=AcceleratorRequest, description="")
-    resources: Resources = Field(default_factory=lambda: resources("2", "4Gi"))
+    resources: Resources = Field(default_factory=lambda: resources("2", "1Gi", "4Gi"))
     """Of the container."""
     persistence: Persistence = Field(default_factory=Persistence, description="")
     evaluation: EvaluationValues = Field(default_factory=EvaluationValues, description="")
@@ -145,7 +145,7 @@ class ActorValues(RoleWithImage):
     sidecar: Count = 0
     """Actors in each learner's pod, each with `resources`, over a unix socket; `replicas` may be
     0 then."""
-    resources: Resources = Field(default_factory=lambda: resources("1", "1Gi"))
+    resources: Resources = Field(default_factory=lambda: resources("1", "256Mi", "1Gi"))
     """Of the container."""
     terminationGracePeriodSeconds: Positive = 15
     """Spot gives no more; the drain takes at most 10."""
@@ -173,7 +173,7 @@ class ReplayValues(Role):
     sequences: Positive = 100_000
     """Of each shard. With the volume as it is; `learner.replay.capacity` becomes the sum."""
     persistence: ReplayPersistence = Field(default_factory=ReplayPersistence, description="")
-    resources: Resources = Field(default_factory=lambda: resources("1", "4Gi"))
+    resources: Resources = Field(default_factory=lambda: resources("1", "4Gi", "4Gi"))
     """Of the container. Memory beyond 1Gi keeps pages of the volume at hand."""
     terminationGracePeriodSeconds: Positive = 45
     """To write out what is cached; a kill -9 loses nothing either."""
@@ -201,9 +201,5 @@ class CostValues(RoleWithImage):
     """Machine family where it is not known."""
     defaultTier: Tier = "on-demand"
     """Where it is not known."""
-    resources: Resources = Field(
-        default_factory=lambda: Resources.model_validate(
-            {"requests": {"cpu": "20m", "memory": "96Mi"}, "limits": {"memory": "192Mi"}}
-        )
-    )
+    resources: Resources = Field(default_factory=lambda: resources("20m", "128Mi", "256Mi"))
     """Of the container."""
