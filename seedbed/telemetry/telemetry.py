@@ -315,7 +315,9 @@ class Telemetry:
                 return f"{name} for {for_s:.0f} s: {clock.waiting_for or 'it did not say why'}"
         silent_s = self._now() - self._messages_at
         if self.sessions.messages == self._messages_seen and silent_s > _SILENT_S:
-            return f"no step has arrived for {silent_s:.0f} s from {counted(sessions, 'session')}"
+            told = f"no step has arrived for {silent_s:.0f} s from {counted(sessions, 'session')}"
+            begins = "; environments may still begin (resets, actor.decorrelate_steps)"
+            return told + begins * (self.sessions.messages == 0)
         full = 0 < training.capacity_unrolls <= training.waiting_unrolls
         if full and self._bottleneck.part == "training":
             return "unroll queue full: training is behind"

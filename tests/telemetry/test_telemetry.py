@@ -333,6 +333,8 @@ def test_waiting_says_for_what() -> None:
     telemetry.phase = "training"
     telemetry.sessions.connected = 3
     assert telemetry.waiting() is None
+    clock.now += 12
+    assert "decorrelate_steps" in str(telemetry.waiting())
     telemetry.sessions.on_step(4, 0.1, 0.1)
     telemetry.tick()
     clock.now += 12
