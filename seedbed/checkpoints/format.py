@@ -1,7 +1,8 @@
 """Bytes of a checkpoint: one safetensors file in which damage is detected anywhere.
 
 The header's metadata carries three texts: `seedbed_format`, `meta` (JSON) and `sha256`, which is
-the digest of the whole file with its own 64 digits read as zeros. Nothing is pickled.
+the digest of the whole file with its own 64 digits read as zeros. Nothing is pickled. A laptop
+that fetches files and draws curves has no safetensors, which only reading and writing takes.
 """
 
 import hashlib
@@ -13,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import safetensors.numpy
 from numpy.typing import NDArray
 
 from seedbed.packed import read_environment_spec
@@ -72,6 +72,8 @@ class Checkpoint:
 
 def encode(arrays: Mapping[str, NDArray[Any]], meta: dict[str, Any]) -> bytes:
     """Encode arrays of any shape, and meta, as the bytes of one safetensors file."""
+    import safetensors.numpy
+
     texts = {"seedbed_format": str(FORMAT), "meta": json.dumps(meta), "sha256": _NO_DIGEST}
     # safetensors takes C order only; np.ascontiguousarray would turn scalars into vectors.
     content = safetensors.numpy.save(
@@ -88,6 +90,8 @@ def decode(content: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     Raises:
         DamagedCheckpointError: The bytes are not what was written; the message says why.
     """
+    import safetensors.numpy
+
     start, header_end = _digest_span(content)
     view = memoryview(content)
     digest = hashlib.sha256(view[:start])

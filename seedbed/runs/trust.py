@@ -7,14 +7,12 @@ one of ours or is registered with Gymnasium. `module:attribute` would import and
 import re
 from collections.abc import Iterator
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from seedbed.checkpoints.format import Checkpoint
 from seedbed.config import Experiment
 from seedbed.runs.resume import SHOWN, read_stored
 from seedbed.runtime.exit_codes import ConfigError
-
-if TYPE_CHECKING:  # without safetensors the curves of a run can still be drawn
-    from seedbed.checkpoints.format import Checkpoint
 
 # Settings that may be `module:attribute`. Gymnasium imports the module of `module:Name-v0`, too.
 NAMES = ("agent", "environment.id", "learner.network", "logging.scalars")
@@ -26,7 +24,7 @@ OPTIONS = ("agent_options", "environment.kwargs", _PROGRAMS, "learner.network_op
 _WORDS = re.compile(r"[\w -]*")
 
 
-def stored_experiment(checkpoint: "Checkpoint", trust: bool) -> Experiment:
+def stored_experiment(checkpoint: Checkpoint, trust: bool) -> Experiment:
     """Return the experiment of a checkpoint, to build what it names.
 
     Args:

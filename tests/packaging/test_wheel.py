@@ -117,7 +117,9 @@ def test_a_laptop_that_only_deploys_needs_one_extra_and_no_checkout(laptop: Seed
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["deploy", "status", "list", "stop", "suite", "plot"])
+@pytest.mark.parametrize(
+    "command", ["deploy", "fetch", "list", "logs", "plot", "status", "stop", "suite"]
+)
 def test_commands_of_such_a_laptop_show_their_help(laptop: Seedbed, command: str) -> None:
     shown = laptop(command, "--help")
     assert shown.returncode == 0, shown.stderr
