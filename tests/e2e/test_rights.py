@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kubernetes import client, config
 
 from tests.e2e.release import LONG_S, ROOT, Release, command, until, values
+from tests.support.chart import render
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -49,6 +53,56 @@ def own_kubeconfig(release: Release, account: str) -> Path:
     return file
 
 
+def refuse_other_changes(
+    patch: Callable[[dict[str, Any]], object], *changes: tuple[dict[str, Any], str]
+) -> None:
+    for change, words in changes:
+        with pytest.raises(client.ApiException) as refused:
+            patch(change)
+        said = str(json.loads(refused.value.body)["message"])
+        assert "a cost meter may change suspend and replicas alone" in said
+        assert words in said
+
+
+@pytest.mark.e2e_all
+def test_a_meters_token_suspends_a_jobset_and_changes_nothing_else_of_it(
+    platform: None, namespace: str, tmp_path: Path
+) -> None:
+    if "jobset.x-k8s.io" not in command("kubectl", "api-versions"):
+        pytest.skip("the cluster has no JobSet controller")
+    rendered = render({"learner": {"hosts": 2}, "experiment": {"learner": {"backend": "jax"}}})
+    item = rendered.one("JobSet", "pong-learner")
+    item["spec"]["suspend"] = True
+    release = Release("pong", namespace, tmp_path)
+    file = tmp_path / "jobset.json"
+    file.write_text(json.dumps(item))
+    release.kubectl("apply", "-f", str(file))
+    release.kubectl("create", "serviceaccount", "pong-cost")
+    for verb in ("get", "patch"):
+        release.kubectl("create", "role", f"jobsets-{verb}", f"--verb={verb}",
+                        "--resource=jobsets.jobset.x-k8s.io")  # fmt: skip
+        release.kubectl("create", "rolebinding", f"jobsets-{verb}", f"--role=jobsets-{verb}",
+                        f"--serviceaccount={namespace}:pong-cost")  # fmt: skip
+    api = config.new_client_from_config(str(own_kubeconfig(release, "pong-cost")))
+    patch = partial(
+        client.CustomObjectsApi(api).patch_namespaced_custom_object, "jobset.x-k8s.io", "v1alpha2",
+        namespace, "jobsets", "pong-learner", _content_type="application/merge-patch+json",
+    )  # fmt: skip
+    # JobSet itself lets nobody change an image, and everybody where suspended pods will run.
+    elsewhere = deepcopy(item["spec"]["replicatedJobs"])
+    elsewhere[0]["template"]["spec"]["template"]["spec"]["nodeSelector"] = {"a": "b"}
+    refuse_other_changes(
+        patch,
+        ({"spec": {"ttlSecondsAfterFinished": 1}}, "would change ttlSecondsAfterFinished"),
+        ({"spec": {"suspend": False, "replicatedJobs": elsewhere}}, "replicatedJobs"),
+        ({"metadata": {"labels": {"a": "b"}}}, "would change labels"),
+    )
+    patch({"spec": {"suspend": False}})
+    assert release.get("jobset", "pong-learner")["spec"]["suspend"] is False
+    patch({"spec": {"suspend": True}})
+    release.kubectl("delete", "jobset", "pong-learner")
+
+
 def test_edit_installs_and_the_meters_token_changes_numbers_alone(
     platform: None, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,20 +133,17 @@ def test_edit_installs_and_the_meters_token_changes_numbers_alone(
                     '-p={"data":{"paused":"by hand"}}')  # fmt: skip
     granted.until(lambda: granted.replicas(learner) == 0, "the meter takes it to zero")
     api = config.new_client_from_config(str(own_kubeconfig(granted, "seedbed-meter")))
+    patch = partial(
+        client.AppsV1Api(api).patch_namespaced_stateful_set, "granted-learner", namespace
+    )
     container = {"name": "learner", "image": "localhost/other:1"}
-    for change, words in (
+    refuse_other_changes(
+        patch,
         ({"spec": {"template": {"spec": {"containers": [container]}}}}, "would change template"),
         ({"spec": {"replicas": 1, "template": {"spec": {"hostNetwork": True}}}}, "template"),
         ({"spec": {"minReadySeconds": 7}}, "would change minReadySeconds"),
         ({"metadata": {"annotations": {"seedbed.dev/meter": "x"}}}, "would change annotations"),
-    ):
-        with pytest.raises(client.ApiException) as refused:
-            client.AppsV1Api(api).patch_namespaced_stateful_set(
-                "granted-learner", namespace, change
-            )
-        said = str(json.loads(refused.value.body)["message"])
-        assert "a cost meter may change suspend and replicas alone" in said
-        assert words in said
+    )
     with pytest.raises(client.ApiException, match="Forbidden"):
         client.CoreV1Api(api).read_namespaced_secret("pong-tokens", namespace)
     granted.kubectl("patch", "configmap", "granted-state", "--type=merge",
