@@ -10,13 +10,12 @@ from pathlib import Path
 
 from seedbed.cli import machine_checks, part_checks, precision_check
 from seedbed.cli.arguments import add_experiment
-from seedbed.cli.machine_checks import Finding
 from seedbed.cli.output import emit
 from seedbed.config import Experiment, load_experiment
 from seedbed.runtime.exit_codes import ExitCode
-from seedbed.runtime.formats import columns
+from seedbed.runtime.findings import Finding, lines
 
-_WORD = {"ok": "ok", "warn": "warn", "fail": "FAIL"}
+_VERDICTS = "this machine can run it", "this machine cannot run it yet"
 Check = Callable[[], Iterable[Finding]]
 
 
@@ -43,7 +42,7 @@ def run(args: argparse.Namespace) -> ExitCode:
         rows = [{"check": check} | finding._asdict() for check, finding in findings]
         emit(json.dumps({"ok": not failed, "findings": rows}, indent=1, ensure_ascii=False))
     else:
-        emit("\n".join(lines(findings)))
+        emit("\n".join(lines(findings, *_VERDICTS)))
     return failed[0].code if failed else ExitCode.OK
 
 
@@ -74,16 +73,3 @@ def _guarded(check: Check) -> list[Finding]:
     except Exception as error:  # the other checks count all the same
         message = f"this check itself failed: {type(error).__name__}: {error}"
         return [Finding("fail", message, "please report it", ExitCode.INTERNAL)]
-
-
-def lines(findings: Sequence[tuple[str, Finding]]) -> list[str]:
-    """Return the lines of the report: each finding, and the advice below it."""
-    rows = []
-    for check, finding in findings:
-        rows.append((_WORD[finding.level], check, finding.message))
-        if finding.advice:
-            rows.append(("", "", f"-> {finding.advice}"))
-    levels = [finding.level for _, finding in findings]
-    verdict = "this machine cannot run it yet" if "fail" in levels else "this machine can run it"
-    summary = f"{verdict}: {levels.count('fail')} FAIL, {levels.count('warn')} warn"
-    return [*columns(rows, "<<<").splitlines(), summary]

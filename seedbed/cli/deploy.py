@@ -26,6 +26,7 @@ from seedbed.deploy.plan import (
     only,
     plan,
     replicas_of,
+    run_directory_of,
     template_of,
 )
 from seedbed.deploy.programs import run as call
@@ -160,13 +161,11 @@ def _follow(kubectl: tuple[str, ...], release: str, objects: list[ApiObject]) ->
         )
         return
     containers = template_of(learner)["spec"]["containers"]
-    option = "--run-dir="
-    run_dir = next(x.removeprefix(option) for x in containers[0]["args"] if x.startswith(option))
-    run_dir = run_dir.replace("$(SEEDBED_RANK)", "0")
+    run_dir = run_directory_of(learner)
     sidecars = sum(container["name"] == "actor" for container in containers)
     pod, actor = first_pod(learner), only(objects, "actor")
     actors = replicas_of(actor) + sidecars
-    follow(kubectl, release, pod, run_dir, actors, _print_line)
+    follow(kubectl, release, objects, pod, run_dir, actors, _print_line)
     _print_line(f"{release} is up: {'its actors play' if actors else 'it has no actors yet'}")
     status = (*kubectl, "exec", pod, "-c=learner", "--", "seedbed", "status")
     print(call(*status, run_dir))

@@ -8,30 +8,14 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
 
 from seedbed.config import Experiment
 from seedbed.runtime.exit_codes import ExitCode
+from seedbed.runtime.findings import Finding
 from seedbed.runtime.limits import usable_cpus
 from seedbed.runtime.text import counted
 
 _GIB = 1 << 30
-
-
-class Finding(NamedTuple):
-    """One line of the report.
-
-    Attributes:
-        level: `fail` where a run will not start; `warn` where it will, but not well.
-        message: the fact and its meaning.
-        advice: what to do; empty where all is well.
-        code: the exit code of a run that would fail.
-    """
-
-    level: Literal["ok", "warn", "fail"]
-    message: str
-    advice: str = ""
-    code: ExitCode = ExitCode.OK
 
 
 def python(version: tuple[int, int] = sys.version_info[:2]) -> Iterator[Finding]:

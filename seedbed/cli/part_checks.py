@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
-from seedbed.cli.machine_checks import Finding
 from seedbed.config import Experiment
 from seedbed.config.environment import Environment
 from seedbed.runtime.exit_codes import ExitCode
+from seedbed.runtime.findings import Finding
 from seedbed.runtime.install import how_to_install
 from seedbed.runtime.limits import usable_cpus
 from seedbed.runtime.text import counted

@@ -6,10 +6,10 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from seedbed.cli.machine_checks import Finding
 from seedbed.config import Experiment
 from seedbed.runtime.accelerators import BFLOAT16, bfloat16_instructions
 from seedbed.runtime.exit_codes import ExitCode
+from seedbed.runtime.findings import Finding
 
 # Compute capability of the first GPUs with bfloat16 and TensorFloat-32 (A100).
 _AMPERE = 8.0

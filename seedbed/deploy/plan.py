@@ -62,6 +62,30 @@ def first_pod(workload: ApiObject) -> str:
     return f"job/{name}-host-0" if workload["kind"] == "JobSet" else f"{name}-0"
 
 
+def run_directory_of(learner: ApiObject) -> str:
+    """Return the run directory of a learner's first pod, in that pod.
+
+    Args:
+        learner: Its workload.
+    """
+    option = "--run-dir="
+    args = template_of(learner)["spec"]["containers"][0]["args"]
+    found: str = next(arg.removeprefix(option) for arg in args if arg.startswith(option))
+    return found.replace("$(SEEDBED_RANK)", "0")
+
+
+def made_later(objects: list[ApiObject]) -> frozenset[str]:
+    """Return the names of Secrets that the meter or cert-manager makes for a release."""
+    options = ("--auth-secret=", "--owns=")
+    return frozenset(
+        arg.partition("=")[2]
+        for item in workloads(objects)
+        for container in template_of(item)["spec"]["containers"]
+        for arg in container.get("args", [])
+        if arg.startswith(options)
+    )
+
+
 def plan(objects: list[ApiObject]) -> list[str]:
     """Return a line for each workload, with dollars an hour, and one for their sum."""
     prices = _PriceTags(objects)

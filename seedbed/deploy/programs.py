@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import TextIO
 
 from seedbed.config.schema import NAME_LETTERS
 from seedbed.runtime.exit_codes import ConfigError, ExitCode, SeedbedError
@@ -71,22 +72,39 @@ def run(*command: str, shown: bool = False, to_stdout: bool = False, stdin: str 
         SeedbedError: CONFIG, the chart refuses the values; RESUME_REFUSED, the run of the release
             has begun with other settings; DEPLOY, the program is missing or fails.
     """
+    stdout = None if to_stdout else sys.stderr if shown else subprocess.PIPE
+    done = attempt(*command, stdin=stdin, stdout=stdout)
+    if shown:
+        sys.stderr.write(done.stderr)
+    if done.returncode == 0:
+        return done.stdout or ""
+    raise _failure(command, done.returncode, done.stderr)
+
+
+def attempt(
+    *command: str, stdin: str = "", stdout: int | TextIO | None = subprocess.PIPE
+) -> subprocess.CompletedProcess[str]:
+    """Run a program, and return how it ended, also where it failed.
+
+    Args:
+        command: The program and its arguments.
+        stdin: What it reads.
+        stdout: As of `subprocess.run`.
+
+    Raises:
+        SeedbedError: DEPLOY, the program is missing.
+    """
     try:
-        done = subprocess.run(
+        return subprocess.run(
             command,
             input=stdin,
-            stdout=None if to_stdout else sys.stderr if shown else subprocess.PIPE,
+            stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,
             env=dict(os.environ),
         )
     except FileNotFoundError as error:
         raise _missing(command[0]) from error
-    if shown:
-        sys.stderr.write(done.stderr)
-    if done.returncode == 0:
-        return done.stdout or ""
-    raise _failure(command, done.returncode, done.stderr)
 
 
 class Piped:

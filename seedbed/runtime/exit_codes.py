@@ -92,6 +92,21 @@ HELP: dict[ExitCode, str] = {
     "same command begins, or resumes, again.",
 }
 
+# No restart mends these: the command line, a setting, the environment, the device, a checkpoint, a
+# run directory, the files of a replay.
+FATAL = frozenset(
+    {
+        ExitCode.USAGE,
+        ExitCode.CONFIG,
+        ExitCode.ENVIRONMENT,
+        ExitCode.BACKEND,
+        ExitCode.CHECKPOINT_READ,
+        ExitCode.RUN_DIRECTORY,
+        ExitCode.RESUME_REFUSED,
+        ExitCode.REPLAY_FILES,
+    }
+)
+
 
 class SeedbedError(Exception):
     """An error with a numbered exit code. Its message names the thing and what to do."""

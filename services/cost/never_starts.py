@@ -4,23 +4,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from seedbed.launch.supervisor import last_cause
-from seedbed.runtime.exit_codes import ExitCode
+from seedbed.runtime.exit_codes import FATAL, ExitCode
 from seedbed.runtime.text import printable
 from seedbed.services.cost.usage import component_of, exit_code_of, own_status
 
-# No restart mends these: the command line, a setting, the environment, the device, a checkpoint, a
-# run directory.
-FATAL = frozenset(
-    {
-        ExitCode.USAGE,
-        ExitCode.CONFIG,
-        ExitCode.ENVIRONMENT,
-        ExitCode.BACKEND,
-        ExitCode.CHECKPOINT_READ,
-        ExitCode.RUN_DIRECTORY,
-        ExitCode.RESUME_REFUSED,
-    }
-)
 RESTARTS = 3
 _LETTERS = 400  # of the error with which a container has ended
 

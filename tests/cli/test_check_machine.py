@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from seedbed.cli import check_machine, machine_checks, part_checks, precision_check
-from seedbed.cli.machine_checks import Finding
 from seedbed.config import Experiment, parse_experiment
 from seedbed.runtime.exit_codes import ExitCode
+from seedbed.runtime.findings import Finding, lines
 
 ROOT = Path(__file__).parents[2]
 GIB = 1 << 30
@@ -174,12 +174,14 @@ def test_a_small_disk(tmp_path: Path) -> None:
 
 
 def test_the_report_says_what_to_do_and_the_verdict() -> None:
-    text = check_machine.lines(
+    text = lines(
         [
             ("disk", Finding("ok", "9 GiB free")),
             ("memory", Finding("warn", "little", "raise it")),
             ("ports", Finding("fail", "taken", "choose another", ExitCode.BIND)),
-        ]
+        ],
+        "this machine can run it",
+        "this machine cannot run it yet",
     )
     assert text == [
         "ok    disk    9 GiB free",

@@ -389,9 +389,10 @@ def test_pods_that_a_namespace_refuses_are_named(
     programs: Programs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By a quota, a limit range or a policy: there is no pod then to look at."""
-    message = 'pods "pong-vtrace-cost-1-" is forbidden: failed quota: q: must specify limits.cpu'
+    name = "pong-vtrace-cost-7ffb87d656"
+    message = f'pods "{name}-" is forbidden: failed quota: q: must specify limits.cpu'
     event = {
-        "involvedObject": {"kind": "ReplicaSet", "name": "pong-vtrace-cost-1"},
+        "involvedObject": {"kind": "ReplicaSet", "name": name}, "reason": "FailedCreate",
         "lastTimestamp": "2999-01-01T00:00:00Z", "message": message,
     }  # fmt: skip
     for left in (programs.folder / "pods").iterdir():
@@ -399,9 +400,7 @@ def test_pods_that_a_namespace_refuses_are_named(
     programs.pods([])
     (programs.folder / "events").write_text(json.dumps({"items": [event]}))
     assert main(["deploy", PONG]) == ExitCode.DEPLOY
-    assert (
-        f"ReplicaSet pong-vtrace-cost-1 cannot make its pods: {message}" in capsys.readouterr().err
-    )
+    assert f"ReplicaSet {name} cannot make its pods: {message}" in capsys.readouterr().err
 
 
 def test_a_missing_program_is_named(
