@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
-from seedbed.deploy.follow import pod_state
+from seedbed.deploy.obstacles import Events, pod_obstacle, pod_state
 from seedbed.deploy.plan import ApiObject, template_of
 from seedbed.deploy.programs import run
 from seedbed.deploy.releases import Learner, Release
@@ -183,7 +183,10 @@ def _wait(kubectl: tuple[str, ...], name: str, print_line: Callable[[str], None]
     deadline, before = time.monotonic() + _START_S, ""
     while True:
         pod = json.loads(run(*kubectl, "get", "pod", name, "-o=json"))
-        state = pod_state(pod)
+        obstacle = pod_obstacle(pod, Events(()))
+        if obstacle is not None and obstacle.lasts:
+            raise SeedbedError(obstacle.code, obstacle.sentence)
+        state = pod_state(pod, obstacle)
         if state == "ready":
             return
         if time.monotonic() >= deadline:
