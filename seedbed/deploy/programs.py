@@ -18,6 +18,7 @@ _INSTALL = {
     "kubectl": "install kubectl (https://kubernetes.io/docs/tasks/tools)",
     "docker": "install Docker or Podman, or leave --registry out for images that are there already",
 }
+_HINT = "Use --debug flag"  # the last line of Helm's
 # What a program says of a cause, and what to do.
 _ADVICE = (
     (
@@ -212,8 +213,10 @@ def _failure(command: tuple[str, ...], code: int, written: str) -> SeedbedError:
             "and hyphens"
         )
     advice = next((how for cause, how in _ADVICE if re.search(cause, written, re.IGNORECASE)), "")
-    lines = [line for line in written.splitlines() if line.strip()]
+    lines = [line for line in written.splitlines() if line.strip() and _HINT not in line]
     last = lines[-1].removeprefix("Error: ") if lines else "without a word"
+    # Of a template that calls others, what the innermost one met.
+    last = last.rpartition("error calling lookup: ")[2]
     namespaces = [word for word in command if word.startswith("--namespace=")]
     by_hand = " ".join(["kubectl", *namespaces, "get pods,events"])
     if not any(word.startswith("--values=") for word in command):  # files that are gone by then

@@ -44,8 +44,8 @@ class ReleaseView:
         self.kubectl = ("kubectl", f"--namespace={namespace}")
         self.forbidden: list[str] = []
         self.objects = self._get(",".join(_KINDS), f"--selector={_LABEL}={name}")
-        # A cluster without JobSets has no such kind.
-        if self._is_there(_JOB_SETS):
+        # A learner of several hosts; a cluster without JobSets has no such kind.
+        if not self.of("StatefulSet", "learner") and self._is_there(_JOB_SETS):
             self.objects += self._get(_JOB_SETS, f"--selector={_LABEL}={name}")
         self.events = Events(self._get("events"))
 

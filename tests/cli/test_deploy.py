@@ -304,6 +304,11 @@ def test_another_learning_rate_is_refused_before_anything_is_built(
         ("Error: UPGRADE FAILED: another operation (install) is in progress", "helm rollback"),
         ("Error: roles is forbidden: User x cannot create", "--namespace"),
         (
+            "Error: a.yaml: error calling include: error calling lookup: jobs is forbidden\n\n"
+            "Use --debug flag to render out invalid YAML",
+            "failed with exit code 1: jobs is forbidden; the account may not",
+        ),
+        (
             "Error: nothing known",
             "nothing known; `kubectl --namespace=default get pods,events` may",
         ),
