@@ -35,6 +35,8 @@ def test_an_image_that_is_missing_is_named(
     said = capsys.readouterr().err
     assert "ErrImagePull" in said or "ImagePullBackOff" in said
     assert ":missing" in said
+    assert main(["check", "release", "lost", "-n", namespace]) == ExitCode.DEPLOY
+    assert ":missing" in capsys.readouterr().out
     lost.uninstall()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from seedbed.runtime.exit_codes import ExitCode
 from tests.e2e.release import CHART, Release, command, new_namespace, until, values
@@ -44,10 +46,14 @@ def namespace(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def apply(release: Release, thing: dict[str, Any]) -> None:
-
     file = release.folder / "thing.json"
     file.write_text(json.dumps(thing))
     release.kubectl("apply", "-f", str(file))
+
+
+def seedbed(*arguments: str) -> str:
+    """What the command writes, however it ends."""
+    return command(sys.executable, "-m", "seedbed", *arguments, check=False)
 
 
 def test_plain_manifests_train_where_everything_is_denied(namespace: str, tmp_path: Path) -> None:
@@ -64,6 +70,7 @@ def test_plain_manifests_train_where_everything_is_denied(namespace: str, tmp_pa
     release.kubectl("apply", "-f", str(manifests))
     release.trains()
     assert release.get("secret", "plain-auth")["metadata"]["ownerReferences"]
+    assert "plain works: 0 FAIL" in seedbed("check", "release", "plain", "-n", namespace)
 
     release.kubectl("create", "job", "--from=cronjob/plain-last-resort", "try")
     release.until(lambda: release.get("job", "try")["status"].get("succeeded"), "it has worked")
@@ -84,13 +91,13 @@ def test_a_rule_that_no_pod_passes_is_named_by_deploy(
     release = Release("ruled", namespace, tmp_path)
     apply(release, rule)
     begun = time.monotonic()
-    said = command(sys.executable, "-m", "seedbed", "deploy", "cartpole-vtrace",
-                   f"--namespace={namespace}", "--release=ruled", "--set", "image.tag=dev",
-                   check=False)  # fmt: skip
+    said = seedbed("deploy", "cartpole-vtrace", f"--namespace={namespace}", "--release=ruled",
+                   "--set", "image.tag=dev")  # fmt: skip
     assert "ReplicaSet ruled-" in said
     assert words in said
     assert f"exit code {ExitCode.DEPLOY.value}" in said
     assert time.monotonic() - begun < 60, "30 s on a node with nothing else to do"
+    assert words in seedbed("check", "release", "ruled", "-n", namespace)
     release.uninstall()
 
 
@@ -126,6 +133,9 @@ def test_actors_wait_at_zero_for_a_learner_without_a_node(namespace: str, tmp_pa
     deployment = "deployment/pending-actor"
     release.until(lambda: release.replicas(deployment) == 0, "the actors go to zero")
     assert "pending-learner-0 has no node" in release.state()["waiting"]
+    found = seedbed("check", "release", "pending", "-n", namespace)
+    assert "pending-learner-0 waits for a node" in found
+    assert "-> correct nodeSelector" in found
     release.upgrade(values(**stop))
     release.kubectl("delete", "pod", "pending-learner-0", "--wait=false")
     release.until(lambda: release.replicas(deployment) == 1, "they come back")
@@ -143,3 +153,44 @@ def test_a_learner_that_no_restart_mends_is_paused(namespace: str, tmp_path: Pat
     assert release.state()["paused"].startswith("exit code 10 (CONFIG) of fatal-learner-0")
     release.until(lambda: not release.pods("learner"), "its node is given back")
     release.uninstall()
+
+
+# As Argo CD applies kinds, one after the other.
+ARGO = (
+    "NetworkPolicy", "PodDisruptionBudget", "ServiceAccount", "Secret", "ConfigMap", "Role",
+    "RoleBinding", "Service", "Deployment", "StatefulSet", "CronJob",
+)  # fmt: skip
+
+
+@pytest.mark.e2e_all
+@pytest.mark.parametrize("kinds", [ARGO, ARGO[::-1]], ids=["argo", "reverse"])
+def test_each_order_of_kinds_trains(kinds: tuple[str, ...], namespace: str, tmp_path: Path) -> None:
+    release = Release("ordered", namespace, tmp_path)
+    file = tmp_path / "values.json"
+    file.write_text(json.dumps(values()))
+    text = command("helm", "template", "ordered", str(CHART), "-n", namespace, "-f", str(file),
+                   "--no-hooks")  # fmt: skip
+    things = [thing for thing in yaml.safe_load_all(text) if thing]
+    for thing in sorted(things, key=lambda it: kinds.index(it["kind"])):
+        apply(release, thing)
+    release.trains()
+
+
+@pytest.mark.e2e_all
+def test_an_account_that_may_only_edit_is_told_the_right_that_it_lacks(
+    namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = Release("edited", namespace, tmp_path)
+    release.kubectl("create", "rolebinding", "ed", "--clusterrole=edit", "--user=ed")
+    account = yaml.safe_load(Path(os.environ["KUBECONFIG"]).read_text())
+    for user in account["users"]:
+        user["user"]["as"] = "ed"
+    file = tmp_path / "kubeconfig"
+    file.write_text(yaml.safe_dump(account))
+    monkeypatch.setenv("KUBECONFIG", str(file))
+    said = seedbed("deploy", "cartpole-vtrace", f"--namespace={namespace}", "--release=edited",
+                   "--set", "image.tag=dev")  # fmt: skip
+    assert 'User "ed" cannot' in said
+    assert 'resource "roles"' in said
+    assert f'in the namespace "{namespace}"' in said
+    assert f"exit code {ExitCode.DEPLOY.value}" in said
