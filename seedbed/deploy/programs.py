@@ -36,6 +36,11 @@ _ADVICE = (
         "wait for the other Helm; where it was killed, `helm rollback RELEASE` ends its operation",
     ),
     (
+        r'resource "(cluster)?role(binding)?s"',
+        "ask for the role admin in the namespace; where the chart seedbed-platform is installed, "
+        "--set rbac.create=false makes no role",
+    ),
+    (
         "forbidden",
         "the account may not do this in the namespace: choose another --namespace, or ask for the "
         "role admin there",
