@@ -42,3 +42,11 @@ def test_a_line_works_as_it_is_written(words: list[str], monkeypatch: pytest.Mon
 
 def test_each_page_has_such_lines() -> None:
     assert len(LINES) >= 7
+
+
+def test_the_ten_values_are_those_of_the_charts_page() -> None:
+    def ten(page: str) -> list[str]:
+        _, _, after = (ROOT / page).read_text().partition("ten values that matter")
+        return re.findall(r"^\| `([\w.]+)`", after, re.MULTILINE)[:10]
+
+    assert ten("docs/kubernetes.md") == ten("helm/seedbed/README.md")
