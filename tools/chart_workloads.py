@@ -201,5 +201,7 @@ class CostValues(RoleWithImage):
     """Machine family where it is not known."""
     defaultTier: Tier = "on-demand"
     """Where it is not known."""
+    ttlSecondsAfterFinished: Count = 86_400
+    """So long after the end meter and last resort are removed; 0: they stay."""
     resources: Resources = Field(default_factory=lambda: resources("20m", "128Mi", "256Mi"))
     """Of the container."""

@@ -32,6 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--idle-s", type=float, default=0.0, metavar="SECONDS", help=text)
     text = "stop.pending_s: seconds without a learner that take the actors to zero (default: never)"
     add("--pending-s", type=float, default=0.0, metavar="SECONDS", help=text)
+    text = "remove the meter and the last resort so long after the end (default: never)"
+    add("--ttl-s", type=float, default=0.0, metavar="SECONDS", help=text)
     add("--paused", action="store_true", help="hold the release at zero")
     add("--run", default="", metavar="NAME", help="name of the run, which has a bill of its own")
     text = "stop conditions in any form: with others a finished experiment resumes"
@@ -99,8 +101,9 @@ def run(args: argparse.Namespace) -> None:
         raise ConfigError("--insecure contradicts --token-file: leave one of them out")
     learners = [partial(read_learner, url, tokens) for url in args.learner]
     goal = Goal(
-        args.budget, args.idle_s, args.pending_s, args.run, args.goal, args.paused, args.replay
-    )
+        args.budget, args.idle_s, args.pending_s, args.run, args.goal, args.paused, args.replay,
+        args.ttl_s,
+    )  # fmt: skip
     meter = CostMeter(cluster, prices, learners, goal, secret.keep if secret else None)
     stopping = threading.Event()
     http = MetricsServer(

@@ -27,6 +27,7 @@ class Brake:
     between two calls goes on where it was.
 
     Attributes:
+        finished_at: When the experiment ended; None before, and where that is unknown.
         finished: The stop condition that ended the experiment, with both numbers; "" before.
         paused: Why the release is paused; "" while it is not.
         waiting: Why the actors are at zero until a learner starts; "" while they are not.
@@ -56,6 +57,7 @@ class Brake:
         self._cluster, self._goal, self._by_value = cluster, goal, by_value
         self._wanted, self._ledger, self._now = wanted, ledger, now
         self.finished = self.paused = self.waiting = ""
+        self.finished_at: datetime | None = None
         self.held: Counter[str] = Counter()
         # An end that has begun: the actors are at zero, and the learner plays its last evaluation.
         self._ending = ""
@@ -92,6 +94,7 @@ class Brake:
             log.info("the experiment continues: its stop conditions or its run have changed")
             self._save(finished=None, finishedAt=None, ending=None, goal=None)
             self.finished = self._ending = ""
+        self.finished_at = _date(state.get("finishedAt", "")) if self.finished else None
         if self.paused and (self._ending or self.waiting):  # by hand: the learner is at zero, too
             self._save(ending=None, waiting=None)
             self._ending = self.waiting = ""
@@ -248,3 +251,10 @@ def _replicas(text: str | None) -> dict[str, int] | None:
     except (AttributeError, TypeError, ValueError):
         log.warning("resumeReplicas of the state is no JSON of numbers: %.100s", text)
         return {}
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None

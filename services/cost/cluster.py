@@ -144,6 +144,20 @@ class Cluster:
             f"{self._release}-state", self._namespace, {"data": state}, _request_timeout=TIMEOUT_S
         )
 
+    def remove_meter(self) -> None:
+        """Delete the last resort, and the Deployment of the meter, which ends this process."""
+        batch, background = client.BatchV1Api(), {"propagationPolicy": "Background"}
+        removals: dict[str, Callable[..., object]] = {
+            f"{self._release}-last-resort": batch.delete_namespaced_cron_job,
+            f"{self._release}-cost": self._apps.delete_namespaced_deployment,
+        }
+        for name, delete in removals.items():
+            try:
+                delete(name, self._namespace, body=background, _request_timeout=TIMEOUT_S)
+            except ApiException as error:
+                if error.status != 404:  # a meter before this one has come so far
+                    raise
+
     def scale(self, component: str, replicas: int) -> None:
         """Scale `actor`, `learner` or `replay`; a release may have no replay shards."""
         if component == "replay" and not self._replay:

@@ -7,6 +7,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from seedbed.runs.standing import standing_of
@@ -56,6 +57,7 @@ class Goal(NamedTuple):
         key: The stop conditions and the run in any form: another key goes on after an end.
         paused: The chart's value `paused`.
         shards: Replay shards of the release.
+        ttl_s: Time after the end at which the meter goes; 0 is never.
     """
 
     budget: float = 0.0
@@ -65,6 +67,7 @@ class Goal(NamedTuple):
     key: str = ""
     paused: bool = False
     shards: int = 0
+    ttl_s: float = 0.0
 
 
 class CostMeter:
@@ -114,6 +117,7 @@ class CostMeter:
         self.autoscaler = Autoscaler(scaling) if scaling.enabled else None
         self._idle = IdleClock(goal.idle_s)
         self._pending = PendingClock(goal.pending_s)
+        self._left = False  # a meter before this one
         # When the last resort has last done its work; before, when this meter began.
         self.last_resort_s = now()
         self._frames = [0] * len(learners)
@@ -159,6 +163,8 @@ class CostMeter:
         self._try("end", lambda: self.brake.apply(self.wanted if known else None))
         if self.ledger.is_due(self._clock()):
             self._try("state", self._save)
+        if known and seen:
+            self._try("end", self._leave)
 
     @property
     def dollars(self) -> float:
@@ -269,6 +275,7 @@ class CostMeter:
     def _follow(self) -> None:
         state = self.cluster.state()
         self.last_resort_s = max(self.last_resort_s, float(state.get("lastResort", 0)))
+        self._left = "meterLeftAt" in state
         self.brake.follow(state)
 
     def _judge_starts(self) -> None:
@@ -284,6 +291,21 @@ class CostMeter:
             self.brake.begin_wait(reason)
         elif any(map(has_started, learners)):
             self.brake.end_wait()
+
+    def _leave(self) -> None:
+        """Remove this meter and the last resort, once all has been at zero for long enough."""
+        ended = self.brake.finished_at
+        rests = not (any(self.wanted.values()) or _has_workers(self.pods) or self.brake.paused)
+        is_due = ended is not None and self._now() - ended.timestamp() >= self.goal.ttl_s > 0
+        if is_due and rests:
+            log.info(
+                "finished for %g s: the meter leaves; an upgrade brings it back", self.goal.ttl_s
+            )
+            left = datetime.fromtimestamp(self._now(), UTC).isoformat(timespec="seconds")
+            self.cluster.save_state({**self._state(), "meterLeftAt": left})
+            self.cluster.remove_meter()
+        elif self._left:
+            self.cluster.save_state({"meterLeftAt": None})
 
     def _autoscale(self) -> None:
         rates = self.ledger.rates.items()

@@ -58,7 +58,15 @@ def test_the_last_resort_has_all_arguments_and_rights_of_the_meter(values: dict[
     meter = rendered.pods()[name]["spec"]
     assert spec["serviceAccountName"] == meter["serviceAccountName"]
     (container,), (other,) = spec["containers"], meter["containers"]
-    own = ("--learner=", "--settings=", "--port=", "--auth-secret=", "--owns=", "--insecure")
+    own = (
+        "--learner=",
+        "--settings=",
+        "--port=",
+        "--ttl-s=",
+        "--auth-secret=",
+        "--owns=",
+        "--insecure",
+    )
     shared = [text for text in other["args"] if not text.startswith(own)]
     assert container["args"] == [*shared, "--last-resort"]
     assert container["image"] == other["image"]

@@ -89,6 +89,41 @@ def test_the_meter_pauses_a_release(server: ApiServer, binary: str) -> None:
     assert "--paused" not in arguments_of_meter(resumed)
 
 
+@each_helm
+def test_a_meter_that_has_left_comes_back_with_another_goal(server: ApiServer, binary: str) -> None:
+    meter = {("Deployment", "pong-cost"), ("CronJob", "pong-last-resort")}
+
+    def made(more: dict[str, Any]) -> bool:
+        found = {
+            (x["kind"], x["metadata"]["name"]) for x in server.upgrade(more, binary=binary).all
+        }
+        assert len(meter & found) in (0, 2)
+        return meter <= found
+
+    assert made({})
+    goal = next(
+        text.removeprefix("--goal=")
+        for text in arguments_of_meter(server.upgrade(binary=binary))
+        if text.startswith("--goal=")
+    )
+    data = {"finished": "stop.updates: 9 of 9", "goal": goal, "resumeReplicas": '{"actor": 2}'}
+    server.objects["ConfigMap", "pong-state"]["data"] = data
+    assert made({})
+    data["meterLeftAt"] = "2026-08-03T10:00:00+00:00"
+    assert not made({})
+    assert not made({"extraLabels": {"team": "x"}})
+    for more in (
+        {"experiment": {"stop": {"updates": 10}}},
+        {"learner": {"run": "second"}},
+        {"cost": {"ttlSecondsAfterFinished": 0}},
+        PAUSED,
+        EXTERNAL,
+    ):
+        assert made(more), more
+    del data["finished"]
+    assert made({})
+
+
 @pytest.mark.slow
 def test_a_release_that_begins_paused(server: ApiServer) -> None:
     """Nothing was there whose number the meter could bring back."""

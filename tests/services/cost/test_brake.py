@@ -127,6 +127,60 @@ def test_a_state_that_cannot_be_saved_ends_no_brake(monkeypatch: pytest.MonkeyPa
     assert scene.cluster.wanted == AT_ZERO
 
 
+class TestLeaving:
+    """The meter goes some time after the end."""
+
+    def ended(self, ttl_s: float = 600) -> Scene:
+        scene = finished()
+        scene.goal = scene.goal._replace(ttl_s=ttl_s)
+        scene.meter = scene.new()
+        scene.meter.reconcile()
+        return scene
+
+    def left(self, scene: Scene) -> bool:
+        scene.meter.reconcile()
+        return "remove the meter" in scene.cluster.calls
+
+    def test_with_the_bill_in_the_state(self) -> None:
+        scene = self.ended()
+        scene.passes(599)
+        assert not self.left(scene)
+        scene.passes(1)
+        assert self.left(scene)
+        assert scene.cluster.kept["meterLeftAt"] == "1970-01-01T00:26:40+00:00"
+        assert scene.cluster.kept["finished"] == OVER
+        assert float(scene.cluster.kept["dollars"]) == scene.meter.dollars
+
+    def test_not_without_a_time(self) -> None:
+        scene = self.ended(ttl_s=0)
+        scene.passes(1e9)
+        assert not self.left(scene)
+
+    @pytest.mark.parametrize("why", ["pods", "scaled", "paused", "undated"])
+    def test_not_while_there_is_something_to_hold(self, why: str) -> None:
+        scene = self.ended()
+        if why == "pods":
+            scene.cluster.items = [of("learner")]
+        elif why == "scaled":
+            scene.cluster.wanted["learner"] = 1
+        elif why == "paused":
+            scene.cluster.kept["paused"] = "by hand"
+        else:
+            scene.cluster.kept["finishedAt"] = "then"
+        scene.passes(600)
+        assert not self.left(scene)
+
+    def test_an_upgrade_with_another_goal_brings_back_all(self) -> None:
+        scene = self.ended()
+        scene.passes(600)
+        assert self.left(scene)
+        scene.goal = scene.goal._replace(key="another")
+        scene.meter = scene.new()
+        scene.meter.reconcile()
+        assert scene.cluster.wanted == BEFORE
+        assert not {"finished", "finishedAt", "meterLeftAt"} & set(scene.cluster.kept)
+
+
 class TestPause:
     def test_the_value_pauses_and_resumes(self) -> None:
         scene = Scene()

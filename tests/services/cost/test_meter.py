@@ -54,6 +54,9 @@ class FakeCluster:
         merged: dict[str, Any] = {**self.kept, **state}
         self.kept = {key: value for key, value in merged.items() if value is not None}
 
+    def remove_meter(self) -> None:
+        self.calls.append("remove the meter")
+
     def scale(self, component: str, replicas: int) -> None:
         if component == "replay" and self.broken_replay:
             raise OSError("a conflict")
