@@ -97,6 +97,8 @@ class FileCluster:
 
     nodes_readable = False
     host_restarts = 0
+    chosen_actors: int | None = None
+    bill = ""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
