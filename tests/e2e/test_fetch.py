@@ -67,8 +67,10 @@ def test_the_result_comes_home(
     assert home.frames_of_policy() > running
     assert row(pong, capsys)["state"] == "paused"
 
+    # A bucket would do; here is none, and the volume outlives the learner.
+    upload = {"learner": {"upload": "file:///runs/uploads"}}
     stop = {"stop": {"env_frames": paused + 1}, "evaluation": {"episodes": 1}}
-    pong.upgrade(values(experiment=stop))
+    pong.upgrade(values(experiment=stop | upload))
     pong.kubectl("patch", "configmap", "pong-state", "--type=merge", "-p",
                  '{"data":{"paused":null}}')  # fmt: skip
     pong.until(lambda: pong.state().get("finished"), "it is finished")
@@ -76,6 +78,8 @@ def test_the_result_comes_home(
     assert home.fetch()["env_frames"] > paused
     summary = json.loads((home.folder / "summary.json").read_text())
     assert home.frames_of_policy() == summary["env_frames"]
+    uploaded = json.loads((home.folder / "uploaded.json").read_text())
+    assert uploaded["url"] == f"file:///runs/uploads/{namespace}/pong/pong"
     for command in ("status", "plot", "evaluate"):
         assert main([command, str(home.folder), *["--episodes=1"] * (command == "evaluate")]) == 0
     shown = row(pong, capsys)
