@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.release import CHART, Release, command, until, values
+from tests.support.chart import merged
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 
@@ -21,6 +22,10 @@ def at_zero(release: Release) -> bool:
 
 def has_left(release: Release) -> bool:
     return at_zero(release) and not release.pods("learner") and not release.pods("actor")
+
+
+def meter_has_left(release: Release) -> bool:
+    return not release.pods("cost") and not release.get("cronjobs")["items"]
 
 
 def held(release: Release) -> bool:
@@ -66,7 +71,17 @@ def test_the_end_holds_whoever_scales(namespace: str, tmp_path: Path) -> None:
         assert at_zero(ends), "the field is left to the cluster"
         ends.kubectl("wait", "--for=jsonpath={.spec.replicas}=0", "statefulset/ends-learner")
 
-    # Another run in the release has a bill and frames of its own, and none of the first one's.
+    # Some time after the end nothing is left that runs, and the result stays.
+    ends.upgrade(merged(given, {"cost": {"ttlSecondsAfterFinished": 1}}))
+    ends.until(lambda: meter_has_left(ends), "the meter has left")
+    assert ends.state()["finished"].startswith("stop.env_frames")
+    assert float(ends.state()["dollars"]) >= spent
+    assert "the cost meter has left" in ends.upgrade(
+        merged(given, {"cost": {"ttlSecondsAfterFinished": 2}})
+    )
+    assert meter_has_left(ends)
+
+    # Another run brings it back, has a bill and frames of its own, and none of the first one's.
     more = {"stop": {"env_frames": 10_000_000}, "evaluation": {"episodes": 4}}
     ends.upgrade(values(experiment=more, learner={"run": "second"}))
     ends.scale("statefulset/ends-learner", 1)
@@ -97,6 +112,12 @@ def test_a_pause_comes_back_where_it_was(namespace: str, tmp_path: Path) -> None
     naps.until(lambda: naps.replicas("deployment/naps-actor") == 2, "as many actors as before")
     naps.trains(beyond=frames // 2)
     assert not naps.state().get("paused")
+    # Another number in the values, during a pause, is the one that it ends with.
+    naps.upgrade(values(paused=True))
+    naps.until(lambda: at_zero(naps), "it is at zero again")
+    naps.upgrade(values(paused=True, actor={"replicas": 3}))
+    naps.upgrade(values(actor={"replicas": 3}))
+    naps.until(lambda: naps.replicas("deployment/naps-actor") == 3, "the new number of actors")
     naps.uninstall()
 
 
