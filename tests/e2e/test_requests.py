@@ -56,13 +56,11 @@ def test_pods_use_between_a_quarter_and_three_quarters_of_what_they_ask_for(
                                            "python", "-c", USE, check=False).strip()  # fmt: skip
                     if said.isdigit():
                         highest[container] = max(highest.get(container, 0), int(said) // MIB)
-        status = release.status() or {}
-        done = status.get("counters", {}).get("updates", 0) >= 20
-        rows = release.kubectl("exec", "sized-learner-0", "-c", "learner", "--", "cat",
-                               "/runs/sized/evaluations.csv", check=False)  # fmt: skip
-        return done and len(rows.splitlines()) > 1 and "No such file" not in rows
+        status = release.status()
+        trained = status is not None and status["counters"]["updates"] >= 20
+        return trained and release.saved_frames() > 0
 
-    release.until(has_worked, "it has trained, saved and been evaluated")
+    release.until(has_worked, "it has trained and saved")
     defaults = values_of(CHART / "values.yaml")
     laptop = merged(defaults, values_of(CHART / "profiles" / "laptop.yaml"))
     for values in (defaults, laptop):
