@@ -346,7 +346,7 @@ def test_the_documented_shapes_are_those_that_are_taken() -> None:
         for hosts, chips in shapes
     }
     documented = set()
-    for line in (ROOT / "docs/kubernetes.md").read_text().splitlines():
+    for line in (ROOT / "docs/gke-nodes.md").read_text().splitlines():
         if line.startswith(("| `tpu-", "| `tpu7x")):
             name, topologies, machine, hosts, chips = [
                 cell.strip(" `") for cell in line.strip("|").split("|")
