@@ -24,8 +24,9 @@ is never left out: the API server would make it 1.
 {{- $state := include "seedbed.state" .root | fromJson -}}
 {{- /* Where the meter can see the number it takes it to zero itself, and brings it back. */ -}}
 {{- $unseen := or (not $values.cost.enabled) $before (not (or $live $others)) -}}
-{{- /* By hand or by the meter. It holds once the meter has remembered the numbers. */ -}}
-{{- $paused := and $state.paused (or $values.paused (ne $state.paused "value")) -}}
+{{- /* By hand or by the meter. It holds once the meter has remembered the numbers: of a release installed
+with `paused` it sees them at the first upgrade without, and takes them to zero. */ -}}
+{{- $paused := and $state.paused (not $before) (or $values.paused (ne $state.paused "value")) -}}
 {{- if and $values.paused $unseen -}}
   {{- $_ := set $annotations "seedbed.dev/resume-replicas" (toString $number) -}}
   {{- dict "replicas" 0 "annotations" $annotations | toJson -}}

@@ -411,7 +411,7 @@ def test_nothing_falls_and_nothing_is_paid_twice(seed: int, client: type[Client]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(3))
+@pytest.mark.parametrize("block", range(4))
 def test_nothing_falls_in_long_stories(block: int, client: type[Client]) -> None:
     for seed in range(100 * (block + 1), 100 * (block + 2)):
         tell(seed, 60, client)
