@@ -69,7 +69,7 @@ class EvaluationValues(Section):
     """Episodes that are played of each checkpoint."""
     everyFrames: Count = 0
     """Frames between two evaluations; 0: each newest checkpoint once the one before is done."""
-    resources: Resources = Field(default_factory=lambda: resources("1", "1Gi", "2Gi"))
+    resources: Resources = Field(default_factory=lambda: resources("1", "512Mi", "2Gi"))
     """Of the container, beside the learner's."""
 
 

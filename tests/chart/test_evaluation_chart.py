@@ -33,7 +33,7 @@ def test_it_follows_the_run_of_its_learner() -> None:
     # Nothing is evaluated twice, and by default nothing changes.
     assert "--set=evaluation.every_frames=0" in two["learner"]["args"]
     assert two["evaluation"]["image"] == two["learner"]["image"]
-    assert two["evaluation"]["resources"]["requests"] == {"cpu": "1", "memory": "1Gi"}
+    assert two["evaluation"]["resources"]["requests"] == {"cpu": "1", "memory": "512Mi"}
     assert {"name": "runs", "mountPath": "/runs"} in two["evaluation"]["volumeMounts"]
     alone = containers({})
     assert "evaluation" not in alone
