@@ -82,3 +82,19 @@ def test_numbers_that_are_left_out() -> None:
     values = {"replicas": "external"}
     assert "leaves the number out" in notes(values)
     assert "nil" not in notes(values)
+
+
+def test_a_meter_that_may_patch_whole_workloads_is_told_of_without_the_policy(
+    server: ApiServer,
+) -> None:
+    warning = "The cost meter may patch the learner's whole StatefulSet"
+    queued = {"pod": {"queueName": "q"}}
+    assert warning in notes_of_state(server, {}, queued)
+    assert "may patch" not in notes_of_state(server, {}, {})
+    server.objects["ConfigMap", "seedbed-platform"] = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "seedbed-platform", "namespace": "rl"},
+        "data": {"meterPolicy": "true"},
+    }
+    assert "may patch" not in notes_of_state(server, {}, queued)
