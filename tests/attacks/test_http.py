@@ -28,7 +28,7 @@ from seedbed.runtime.tokens import Role, Tokens
 from seedbed.services.cost.learners import read_learner
 from seedbed.services.learner.profiling import KEPT, Profiler
 from seedbed.telemetry import Counters, Telemetry
-from seedbed.telemetry.cost_meter import CostMeterClient
+from seedbed.telemetry.cost_meter import CostMeterClient, Reading
 from tests.support.waiting import wait_for
 
 SECRETS = {role: f"{role}-0123456789abcdef" for role in Role}
@@ -190,7 +190,7 @@ def test_meter_and_learner_read_each_other(
         assert read_learner(url, tokens) == bill
         assert read_learner(url) is None
         assert "Unauthorized" in caplog.text, "which ends no run, and must be seen"
-        assert CostMeterClient(url, tokens).reading == (2.0, 3.0)
+        assert CostMeterClient(url, tokens).reading == Reading(2.0, 3.0)
         assert CostMeterClient(url).reading is None
         priced = parse_experiment(f"name: a\nenvironment: {{id: x}}\ncost: {{meter: '{url}'}}")
         counters = Counters()
