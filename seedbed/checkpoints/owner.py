@@ -93,9 +93,22 @@ class Claim:
             SeedbedError: As `read_owner`; RUN_DIRECTORY: another run has it, or the file cannot be
                 written.
         """
-        found = read_owner(self._directory)
-        if found == self._owner:
+        if self.refuse_another() == self._owner:
             return
+        try:
+            self._files.write(OWNER_FILE, json.dumps(self._owner._asdict()).encode() + b"\n")
+        except OSError as error:
+            raise RunDirectoryError(
+                f"cannot write {self._directory}/{OWNER_FILE}: {error}"
+            ) from error
+
+    def refuse_another(self) -> Owner | None:
+        """Return the owner of the folder, if there is one and it is no other run.
+
+        Raises:
+            SeedbedError: As `read_owner`; RUN_DIRECTORY: another run has it.
+        """
+        found = read_owner(self._directory)
         if found is not None and found.run != self._owner.run and found.id != self._owner.id:
             raise RunDirectoryError(
                 f"{self._directory} is the folder of the run {found.run}, and this run is "
@@ -104,12 +117,7 @@ class Claim:
                 "parameters of that run, use --init-from; to take its place once it is over, "
                 f"delete {self._directory}/{OWNER_FILE}"
             )
-        try:
-            self._files.write(OWNER_FILE, json.dumps(self._owner._asdict()).encode() + b"\n")
-        except OSError as error:
-            raise RunDirectoryError(
-                f"cannot write {self._directory}/{OWNER_FILE}: {error}"
-            ) from error
+        return found
 
     def check(self) -> None:
         """Refuse to write where another run has taken the folder over since.

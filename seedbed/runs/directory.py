@@ -238,6 +238,8 @@ def open_run_directory(
     """
     path = absolute(path)
     _check_ours(path)
+    if owner:  # while its learner runs, too, which the lock alone would name
+        Claim(str(path), Owner(owner, owner)).refuse_another()
     lock = _acquire(path)
     keep_spare_descriptors()
     try:

@@ -150,6 +150,12 @@ def test_two_releases_never_share_a_run_directory(tmp_path: Path) -> None:
     with pytest.raises(SeedbedError, match="is the folder of the run lab/pong/pong") as caught:
         open_run_directory(tmp_path / "pong", settings, owner="dev/pong/pong")
     assert caught.value.code is ExitCode.RUN_DIRECTORY
+    # While its learner runs, too: a run that is in use is waited for, one of others is not.
+    with open_run_directory(tmp_path / "pong", settings, owner="lab/pong/pong"):
+        with pytest.raises(SeedbedError, match="is the folder of the run lab/pong/pong"):
+            open_run_directory(tmp_path / "pong", settings, owner="dev/pong/pong")
+        with pytest.raises(SeedbedError, match="is in use by"):
+            open_run_directory(tmp_path / "pong", settings, owner="lab/pong/pong")
 
 
 def test_an_owner_that_cannot_be_read_is_named(tmp_path: Path, shared: str) -> None:
