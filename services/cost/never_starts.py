@@ -9,6 +9,8 @@ from seedbed.runtime.text import printable
 from seedbed.services.cost.usage import component_of, exit_code_of, own_status
 
 RESTARTS = 3
+# The claim of a host that is gone expires, and a learner's volume leaves the node before: so long.
+_RESTARTS_IN_USE = 10
 _LETTERS = 400  # of the error with which a container has ended
 
 
@@ -38,13 +40,11 @@ def fatal_end(pods: Iterable[Any]) -> str | None:
 
 def _ends_in_vain(pod: Any) -> bool:
     status = own_status(pod)
-    if status is None or (status.restart_count or 0) < RESTARTS:
+    if status is None:
         return False
+    enough = _RESTARTS_IN_USE if " is in use by " in _message(status) else RESTARTS
     is_running = status.state is not None and status.state.running is not None
-    # The claim of a host that is gone expires.
-    return (
-        not is_running and exit_code_of(pod) in FATAL and " is in use by " not in _message(status)
-    )
+    return (status.restart_count or 0) >= enough and not is_running and exit_code_of(pod) in FATAL
 
 
 def _last_words(status: Any) -> str:

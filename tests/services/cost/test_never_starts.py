@@ -83,6 +83,9 @@ def test_a_run_directory_that_is_in_use_is_waited_for() -> None:
     )
     learner = member("learner", state=WAITING, last=ended(22, used), restarts=9)
     assert scene_with(learner).cluster.wanted == BEFORE
+    # For twenty minutes: what holds it then is another process that goes on.
+    learner = member("learner", state=WAITING, last=ended(22, used), restarts=10)
+    assert scene_with(learner).cluster.wanted != BEFORE
 
 
 def test_actors_pause_a_release_if_none_works() -> None:
