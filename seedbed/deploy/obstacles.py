@@ -36,7 +36,11 @@ _REFUSED = (
         "set the resources of that role to what the namespace's ResourceQuota and LimitRange want",
     ),
     (r"violates PodSecurity", "take out the value that the namespace's Pod Security forbids"),
-    (r"serviceaccount", "name a service account that is there"),
+    (
+        r"serviceaccount",
+        "name a service account that is there (seedbed-meter is of the chart seedbed-platform, "
+        "rights.namespaces)",
+    ),
     (r"admission webhook|denied the request", "change what the policy of the cluster names"),
 )
 # What the scheduler finds in the nodes, and what to do.

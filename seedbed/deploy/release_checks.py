@@ -277,7 +277,18 @@ def _is_ready(pod: ApiObject) -> bool:
 
 def _meter(view: ReleaseView) -> Iterator[Finding]:
     meters, state = view.of("Pod", "cost"), view.state
-    if not meters or state is None:
+    if state is None or "pods" in view.forbidden:
+        return
+    if not meters:
+        has_left = "meterLeftAt" in state
+        if not state.get("finished") and (has_left or view.of("Deployment", "cost")):
+            what = "the meter has left after the end" if has_left else "no pod of the meter"
+            yield Finding(
+                "fail", f"{what}: nobody counts the bill, ends the run or pauses it",
+                "helm upgrade, which makes it again" if has_left else
+                f"{' '.join(view.kubectl)} scale deployment/{view.name}-cost --replicas=1",
+                ExitCode.DEPLOY,
+            )  # fmt: skip
         return
     name = str(meters[0]["metadata"]["name"])
     refused = [line for line in view.log(name, "cost")[-10:] if "ForbiddenException" in line]

@@ -44,6 +44,9 @@ class ReleaseView:
         self.kubectl = ("kubectl", f"--namespace={namespace}")
         self.forbidden: list[str] = []
         self.objects = self._get(",".join(_KINDS), f"--selector={_LABEL}={name}")
+        if not self.objects and (own := self._named_by_helm(name)):  # fullnameOverride
+            self.name = name = own
+            self.objects = self._get(",".join(_KINDS), f"--selector={_LABEL}={name}")
         # A learner of several hosts; a cluster without JobSets has no such kind.
         if not self.of("StatefulSet", "learner") and self._is_there(_JOB_SETS):
             self.objects += self._get(_JOB_SETS, f"--selector={_LABEL}={name}")
@@ -110,6 +113,14 @@ class ReleaseView:
     def has_namespace(self) -> bool:
         """Whether the namespace is there; True where that may not be read."""
         return "NotFound" not in attempt("kubectl", "get", "namespace", self.namespace).stderr
+
+    def _named_by_helm(self, name: str) -> str:
+        """Return what the objects of Helm's release are called; empty where there are none."""
+        for item in self._get("deployments.apps", f"--selector={_OF_SEEDBED}"):
+            annotations = item["metadata"].get("annotations") or {}
+            if annotations.get("meta.helm.sh/release-name") == name:
+                return str(item["metadata"]["labels"].get(_LABEL, ""))
+        return ""
 
     def _is_there(self, resource: str) -> bool:
         group = resource.partition(".")[2]

@@ -11,10 +11,13 @@ import yaml
 from seedbed.deploy.plan import ApiObject, template_of
 from seedbed.deploy.programs import run
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.formats import duration
 
 _LABEL = "app.kubernetes.io"
 _OURS = f"-l={_LABEL}/name=seedbed"
 _WORKLOADS = ("StatefulSet", "JobSet")
+# It runs each ten minutes, and acts where the meter has saved nothing for five.
+_LAST_RESORT_S = 900.0
 # What `stop` writes into the state; the meter and NOTES show it.
 STOPPED = "seedbed stop"
 
@@ -193,17 +196,24 @@ def stop(release: Release) -> str:
     Raises:
         SeedbedError: DEPLOY, it has no meter, which would pause it, or kubectl fails.
     """
-    state, helm = release.state, f"helm -n {release.namespace} upgrade"
-    if state is None:
+    state, meters = release.state, release.workloads("cost")
+    for key in ("finished", "paused"):
+        if reason := (state or {}).get(key):
+            return f"{release.name} is {key} already: {reason}"
+    if state is None or not meters:
+        why = "cost.enabled: false" if state is None else "it has left after the end"
         raise SeedbedError(
             ExitCode.DEPLOY,
-            f"release {release.name} has no cost meter (cost.enabled: false), which would pause "
-            f"it: `{helm} {release.name} CHART --reuse-values --set paused=true`",
+            f"release {release.name} has no cost meter ({why}), which would pause it: `helm -n "
+            f"{release.namespace} upgrade {release.name} CHART --reuse-values --set paused=true`",
         )
-    for key in ("finished", "paused"):
-        if reason := state.get(key):
-            return f"{release.name} is {key} already: {reason}"
     _patch(release, STOPPED)
+    if not (meters[0].get("status") or {}).get("readyReplicas"):
+        return (
+            f"{release.name} is to pause, but its cost meter is not ready: the last resort takes "
+            f"the pods to zero, within {duration(_LAST_RESORT_S)}; `seedbed check release "
+            f"{release.name} -n {release.namespace}` names what keeps the meter"
+        )
     kubectl = f"kubectl -n {release.namespace} patch configmap {release.name}-state"
     return (
         f"{release.name} pauses: the cost meter takes its pods to zero within some ten seconds, "

@@ -255,6 +255,24 @@ def test_a_pause_an_end_and_what_is_over_fail_nothing(
     assert "finished: stop.env_frames: 10 of 10" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [({"meterLeftAt": "x"}, "the meter has left after the end"), ({}, "no pod of the meter")],
+)
+def test_a_release_that_nobody_ends_does_not_work(
+    scene: Scene, capsys: pytest.CaptureFixture[str], state: dict[str, str], words: str
+) -> None:
+    scene.objects.remove(scene.cost)
+    for item in scene.objects:
+        if item["kind"] == "Deployment" and item["metadata"]["name"] == "pong-cost":
+            item["spec"]["replicas"] = 0
+    scene.state |= state
+    assert check(scene) == ExitCode.DEPLOY
+    assert f"{words}: nobody counts the bill" in " ".join(capsys.readouterr().out.split())
+    scene.state["finished"] = "stop.env_frames: 10 of 10"
+    assert check(scene) == 0
+
+
 def test_what_may_not_be_read_is_told(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
     words = 'User "bob" cannot list resource "configmaps" in API group "" in the namespace "rl"'
     scene.forbidden = f"Error from server (Forbidden): configmaps is forbidden: {words}\n"

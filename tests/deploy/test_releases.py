@@ -126,6 +126,23 @@ def test_stop_without_a_meter_says_what_pauses(
     assert "--set paused=true" in capsys.readouterr().err
 
 
+def test_stop_promises_nothing_of_a_meter_that_is_not_there(
+    make: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = make()
+    (meter,) = (x for x in cluster.objects
+                if (x["kind"], x["metadata"]["name"]) == ("Deployment", "pong-cost"))  # fmt: skip
+    meter["status"] = {}
+    cluster.state()
+    assert main(["stop", "pong"]) == 0
+    said = capsys.readouterr().err
+    assert "its cost meter is not ready: the last resort takes the pods to zero" in said
+    cluster.objects.remove(meter)
+    cluster.state(meterLeftAt="2026-01-01T00:00:00+00:00")
+    assert main(["stop", "pong"]) == ExitCode.DEPLOY
+    assert "no cost meter (it has left after the end)" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", ["stop", "logs"])
 def test_a_name_of_both_is_refused(
     make: Any, command: str, capsys: pytest.CaptureFixture[str]

@@ -101,6 +101,8 @@ class StandIn:
     def _as_live(item: dict[str, Any]) -> dict[str, Any]:
         item["metadata"]["namespace"] = "default"
         item["metadata"].setdefault("labels", {})
+        if item["kind"] == "Deployment":
+            item["status"] = {"readyReplicas": item["spec"].get("replicas", 1)}
         return item
 
     def _write(self, name: str, items: list[Any]) -> None:
