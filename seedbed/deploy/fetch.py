@@ -124,6 +124,12 @@ class _Transfer:
         numbers = {"files": len(self._whole), "size": size, "new": self._new}
         self._print(fill(text, {"name": str(self._target), **numbers}))
         self._name_checkpoints()
+        found = read_owner(str(self._target))
+        if found is not None and found.run != self._release.run:
+            self._print(
+                f"the folder {self._learner.run_dir} is of the run {found.run}, and not of "
+                f"{self._release.run}, whose learner.run names it"
+            )
 
     def _folders(self) -> list[tuple[str, Path]]:
         """Return the folders in the pod, and the places of their files here."""

@@ -312,4 +312,5 @@ def _learner(workload: ApiObject, rank: int) -> Learner:
     container = next(each for each in spec["containers"] if each["name"] == "learner")
     mounts = {mount["name"]: mount["mountPath"] for mount in container.get("volumeMounts", [])}
     mount = mounts.get("runs", str(PurePosixPath(run_dir).parent))
+    checkpoints = checkpoints.removeprefix("file://")
     return Learner(rank, workload, run_dir, checkpoints, volume, mount)

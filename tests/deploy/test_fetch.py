@@ -234,14 +234,22 @@ def test_checkpoints_elsewhere_are_named_and_those_on_the_volume_come(
     assert "gs://bucket/path/rl/pong/pong" in capsys.readouterr().err
 
 
-def test_checkpoints_beside_the_run_directory_come_too(make: Any, tmp_path: Path) -> None:
-    learner = {"checkpoint": {"directory": "/runs/ck"}}
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_checkpoints_beside_the_run_directory_come_too(
+    make: Any, tmp_path: Path, scheme: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    learner = {"checkpoint": {"directory": f"{scheme}/runs/ck"}}
     cluster = make(experiment={"environment": {"id": "CartPole-v1"}, "learner": learner})
     own = {name: text for name, text in FILES.items() if "checkpoints" not in name}
+    own["owner.json"] = '{"run": "rl/two/two", "id": "x"}'
     a_run(cluster.volume / "pong", own)
     a_run(cluster.volume / "ck/rl/pong/pong", {"checkpoint-1.safetensors": "x"})
     assert main(["fetch", "pong", str(tmp_path / "home")]) == 0
-    assert found(tmp_path / "home") == {**own, "checkpoints/checkpoint-1.safetensors": "x"}
+    said = capsys.readouterr().err
+    assert "is of the run rl/two/two, and not of rl/pong/pong" in said
+    assert "where `seedbed evaluate` reads them" not in said
+    there = found(tmp_path / "home") | {"owner.json": own["owner.json"]}
+    assert there == {**own, "checkpoints/checkpoint-1.safetensors": "x"}
 
 
 @pytest.mark.parametrize(
