@@ -235,7 +235,7 @@ def pod_state(pod: dict[str, Any], obstacle: Obstacle | None) -> str:
     name, status = pod["metadata"]["name"], pod["status"]
     if obstacle is not None:
         return obstacle.message.removeprefix(f"{name} ")
-    if conditions_of(pod).get("Ready", {}).get("status") == "True":
+    if is_ready(pod):
         return "ready"
     waiting = [
         item["state"]["waiting"].get("reason", "")
@@ -248,6 +248,11 @@ def pod_state(pod: dict[str, Any], obstacle: Obstacle | None) -> str:
 def conditions_of(pod: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the conditions of a pod by their type."""
     return {item["type"]: item for item in pod["status"].get("conditions", [])}
+
+
+def is_ready(pod: Mapping[str, Any]) -> bool:
+    """Return whether the kubelet has found a pod ready."""
+    return bool(conditions_of(pod).get("Ready", {}).get("status") == "True")
 
 
 def has_begun(pod: Mapping[str, Any]) -> bool:

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any, Literal
 
 from seedbed.deploy.follow import learner_status
-from seedbed.deploy.obstacles import Obstacle, conditions_of, ending, pod_obstacle, refusal
+from seedbed.deploy.obstacles import Obstacle, ending, is_ready, pod_obstacle, refusal
 from seedbed.deploy.plan import (
     ApiObject,
     first_pod,
@@ -142,13 +142,12 @@ def _pods(view: ReleaseView) -> Iterator[Finding]:
             yield Finding("ok", f"{kind} {name} is at zero")
     ready = 0
     for pod in pods:
-        is_ready = conditions_of(pod).get("Ready", {}).get("status") == "True"
-        ready += is_ready
+        ready += is_ready(pod)
         obstacle = pod_obstacle(pod, view.events, later)
         if obstacle is not None:
             # What has ended before and works now has been mended, or will end again.
-            yield _finding(obstacle, softly=is_ready or not _lasts(obstacle))
-        elif not is_ready:
+            yield _finding(obstacle, softly=is_ready(pod) or not _lasts(obstacle))
+        elif not is_ready(pod):
             yield _not_ready(pod, view)
         else:
             yield from _restarts(pod)
@@ -261,18 +260,13 @@ def _reachable(view: ReleaseView) -> Iterator[Finding]:
                 cause = printable(found["cause"], _SHOWN)
                 advice = next(how for word, how in _UNREACHABLE if re.search(word, cause))
                 message = f"{pod['metadata']['name']} does not reach the learner: {cause}"
-                is_up = any(_is_ready(one) for one in view.of("Pod", "learner"))
-                if is_up:
+                if any(map(is_ready, view.of("Pod", "learner"))):
                     yield Finding("fail", message, advice, ExitCode.LEARNER_UNREACHABLE)
                 else:
                     yield Finding("warn", "no actor plays: no learner is ready yet")
                 return
     yield Finding("warn", "no actor plays yet", f"{' '.join(view.kubectl)} logs deployment/"
                   f"{actor['metadata']['name']}")  # fmt: skip
-
-
-def _is_ready(pod: ApiObject) -> bool:
-    return bool(conditions_of(pod).get("Ready", {}).get("status") == "True")
 
 
 def _meter(view: ReleaseView) -> Iterator[Finding]:
