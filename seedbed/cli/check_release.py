@@ -6,6 +6,7 @@ Reads with kubectl and changes nothing.
 import argparse
 import json
 
+from seedbed.cli.arguments import add_namespace
 from seedbed.cli.output import emit
 from seedbed.deploy.release_checks import examine
 from seedbed.deploy.release_view import ReleaseView
@@ -17,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare `check release NAME`."""
     add = parser.add_argument
     add("release", metavar="NAME", help="name of the release")
-    add("--namespace", "-n", default="default", help="namespace (default: %(default)s)")
+    add_namespace(parser)
     add("--json", action="store_true", help="print one JSON object instead")
 
 
@@ -27,7 +28,7 @@ def run(args: argparse.Namespace) -> ExitCode:
     Raises:
         SeedbedError: CONFIG, there is no such release; DEPLOY, no cluster answers.
     """
-    findings = examine(ReleaseView(args.release, args.namespace))
+    findings = examine(ReleaseView(args.release, args.namespace or "default"))
     failed = [finding for _, finding in findings if finding.level == "fail"]
     if args.json:
         rows = [{"check": check} | finding._asdict() for check, finding in findings]

@@ -29,9 +29,10 @@ from seedbed.deploy.plan import (
     run_directory_of,
     template_of,
 )
+from seedbed.deploy.programs import has_namespace
 from seedbed.deploy.programs import run as call
 from seedbed.deploy.sizes import check_sizes
-from seedbed.runtime.exit_codes import ConfigError, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError
 
 _SOURCE = Path(__file__).resolve().parents[2]
 # In the wheel a folder, in a checkout a link to helm/seedbed.
@@ -127,17 +128,9 @@ def install_release(args: argparse.Namespace) -> tuple[str, list[ApiObject]]:
         if note := note_on_localhost(kubectl, objects):
             _print_line(note)
         # Whoever may install into a namespace may not be one who makes namespaces.
-        missing = ["--create-namespace"] * (not _has_namespace(args.namespace))
+        missing = ["--create-namespace"] * (not has_namespace(args.namespace))
         call("helm", "upgrade", "--install", *chart, *missing)
     return release, objects
-
-
-def _has_namespace(name: str) -> bool:
-    """Return whether there is a namespace; one that may not be read is taken to be there."""
-    try:
-        return bool(call("kubectl", "get", "namespace", name, "--ignore-not-found", "-o=name"))
-    except SeedbedError:
-        return True
 
 
 def _check_experiment(objects: list[ApiObject]) -> None:

@@ -1,7 +1,7 @@
 """What a release installs, and what it costs an hour, from the rendered chart."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import yaml
@@ -68,10 +68,41 @@ def run_directory_of(learner: ApiObject) -> str:
     Args:
         learner: Its workload.
     """
-    option = "--run-dir="
-    args = template_of(learner)["spec"]["containers"][0]["args"]
-    found: str = next(arg.removeprefix(option) for arg in args if arg.startswith(option))
-    return found.replace("$(SEEDBED_RANK)", "0")
+    return learner_option(learner, "--run-dir=")
+
+
+def learner_option(learner: ApiObject, option: str, rank: int = 0) -> str:
+    """Return what an option of a learner's command line gives; empty without it.
+
+    Args:
+        learner: Its workload.
+        option: The option with its equals sign.
+        rank: Rank of the learner, of several in one workload.
+    """
+    for container in template_of(learner)["spec"]["containers"]:
+        for argument in container.get("args", []):
+            if container["name"] == "learner" and argument.startswith(option):
+                given: str = argument.removeprefix(option)
+                return given.replace("$(SEEDBED_RANK)", str(rank))
+    return ""
+
+
+def state_of(objects: Iterable[ApiObject], release: str) -> dict[str, str] | None:
+    """Return what the cost meter keeps of a release; None without its ConfigMap.
+
+    Args:
+        objects: Of the release.
+        release: Name of its objects.
+    """
+    name = f"{release}-state"
+    found = (x for x in objects if (x["kind"], x["metadata"]["name"]) == ("ConfigMap", name))
+    return next((dict(item.get("data") or {}) for item in found), None)
+
+
+def helm_release(item: ApiObject) -> str:
+    """Return what Helm calls the release of an object; empty where Helm has not applied it."""
+    annotations = item["metadata"].get("annotations") or {}
+    return str(annotations.get("meta.helm.sh/release-name", ""))
 
 
 def made_later(objects: list[ApiObject]) -> frozenset[str]:

@@ -113,6 +113,15 @@ def attempt(
         raise _missing(command[0]) from error
 
 
+def has_namespace(name: str) -> bool:
+    """Return whether the cluster has a namespace; one that may not be read is taken to be there.
+
+    Raises:
+        SeedbedError: DEPLOY, kubectl is missing.
+    """
+    return "NotFound" not in attempt("kubectl", "get", "namespace", name).stderr
+
+
 class Piped:
     """Stdout of a program that runs, as lines and as bytes."""
 

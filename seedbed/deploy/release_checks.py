@@ -19,14 +19,15 @@ from seedbed.deploy.plan import (
     workload_of,
     workloads,
 )
+from seedbed.deploy.programs import has_namespace
 from seedbed.deploy.release_view import ReleaseView
+from seedbed.deploy.releases import METER_SILENT_S, resume_command
 from seedbed.runtime.exit_codes import ConfigError, ExitCode
 from seedbed.runtime.findings import Finding
 from seedbed.runtime.formats import duration
 from seedbed.runtime.text import counted, printable
 
-# The alerts SeedbedMeterSilent and SeedbedLastResortFailing have the same limits.
-_METER_S = 300.0
+# The alert SeedbedLastResortFailing has the same limit.
 _LAST_RESORT_S = 1800.0
 _SHOWN = 400  # characters of what a log says
 _FAILED_CALL = re.compile(r"/\d+: (?P<cause>.+); trying (again|the others)")
@@ -74,7 +75,7 @@ def _no_release(view: ReleaseView) -> ConfigError:
             f"nothing of {view.name} may be read in {place}: this account may not list "
             f"{', '.join(view.forbidden)}; ask for the role view there"
         )
-    if not view.has_namespace:
+    if not has_namespace(view.namespace):
         return ConfigError(f"there is no {place}: give -n NAMESPACE")
     others = list(view.others())
     here = sorted({name for where, name in others if where == view.namespace})
@@ -103,10 +104,8 @@ def _state(view: ReleaseView) -> Iterator[Finding]:
         yield Finding(
             "warn",
             f"paused: {printable(reason, _SHOWN)}",
-            f"mend that, then: {' '.join(view.kubectl)} patch configmap "
-            f"{_state_name(view)} --type=json -p "
-            """'[{"op":"remove","path":"/data/paused"}]' (with paused: true in the values, helm """
-            "upgrade with false)",
+            f"mend that, then: {resume_command(view.name, view.namespace)} (with paused: true in "
+            "the values, helm upgrade with false)",
         )
     elif reason := state.get("waiting"):
         yield Finding(
@@ -117,11 +116,6 @@ def _state(view: ReleaseView) -> Iterator[Finding]:
         yield Finding("ok", f"ending: {printable(reason, _SHOWN)}")
     else:
         yield Finding("ok", "neither finished nor paused")
-
-
-def _state_name(view: ReleaseView) -> str:
-    names = (str(item["metadata"]["name"]) for item in view.of("ConfigMap"))
-    return next(name for name in names if name.endswith("-state"))
 
 
 def _pods(view: ReleaseView) -> Iterator[Finding]:
@@ -294,7 +288,7 @@ def _meter(view: ReleaseView) -> Iterator[Finding]:
             f"helm upgrade, which makes the Role and RoleBinding of {view.name} again, or ask who "
             "makes them", ExitCode.DEPLOY,
         )  # fmt: skip
-    elif age_s is not None and age_s > _METER_S:
+    elif age_s is not None and age_s > METER_SILENT_S:
         yield Finding(
             "fail", f"the meter has saved nothing for {duration(age_s)}: no brake works but the "
             "last resort", f"{' '.join(view.kubectl)} logs {name}", ExitCode.DEPLOY,

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from seedbed.deploy.obstacles import Events
-from seedbed.deploy.plan import ApiObject
+from seedbed.deploy.plan import ApiObject, helm_release, state_of
 from seedbed.deploy.programs import attempt, run
 
 _LABEL = "app.kubernetes.io/instance"
@@ -70,10 +70,7 @@ class ReleaseView:
     @property
     def state(self) -> dict[str, str] | None:
         """The release's state; None where its ConfigMap is not there."""
-        for item in self.of("ConfigMap"):
-            if item["metadata"]["name"].endswith("-state"):
-                return dict(item.get("data") or {})
-        return None
+        return state_of(self.objects, self.name)
 
     def missing(self, names: Sequence[str]) -> list[str]:
         """Return those of some objects that are not there, as far as they may be read.
@@ -109,16 +106,10 @@ class ReleaseView:
             labels = item["metadata"].get("labels", {})
             yield item["metadata"]["namespace"], str(labels.get(_LABEL, ""))
 
-    @property
-    def has_namespace(self) -> bool:
-        """Whether the namespace is there; True where that may not be read."""
-        return "NotFound" not in attempt("kubectl", "get", "namespace", self.namespace).stderr
-
     def _named_by_helm(self, name: str) -> str:
         """Return what the objects of Helm's release are called; empty where there are none."""
         for item in self._get("deployments.apps", f"--selector={_OF_SEEDBED}"):
-            annotations = item["metadata"].get("annotations") or {}
-            if annotations.get("meta.helm.sh/release-name") == name:
+            if helm_release(item) == name:
                 return str(item["metadata"]["labels"].get(_LABEL, ""))
         return ""
 

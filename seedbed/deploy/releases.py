@@ -2,13 +2,12 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 import yaml
 
-from seedbed.deploy.plan import ApiObject, template_of
+from seedbed.deploy.plan import ApiObject, helm_release, learner_option, state_of, template_of
 from seedbed.deploy.programs import run
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.formats import duration
@@ -16,8 +15,10 @@ from seedbed.runtime.formats import duration
 _LABEL = "app.kubernetes.io"
 _OURS = f"-l={_LABEL}/name=seedbed"
 _WORKLOADS = ("StatefulSet", "JobSet")
-# It runs each ten minutes, and acts where the meter has saved nothing for five.
-_LAST_RESORT_S = 900.0
+# From the last save of a meter on, which saves every 20 s: as the alert SeedbedMeterSilent has it.
+METER_SILENT_S = 300.0
+# The last resort runs each ten minutes, and acts where the meter is silent.
+_LAST_RESORT_S = 600.0 + METER_SILENT_S
 # What `stop` writes into the state; the meter and NOTES show it.
 STOPPED = "seedbed stop"
 
@@ -71,8 +72,7 @@ class Release(NamedTuple):
     @property
     def state(self) -> dict[str, str] | None:
         """What the cost meter keeps; None in a release without one."""
-        found = (x for x in self.objects if x["metadata"]["name"] == f"{self.name}-state")
-        return next((dict(item.get("data") or {}) for item in found), None)
+        return state_of(self.objects, self.name)
 
     @property
     def label(self) -> str:
@@ -109,7 +109,7 @@ class Release(NamedTuple):
     def run(self) -> str:
         """NAMESPACE/RELEASE/RUN, which owns the run's directory."""
         (first, *_) = self.workloads("learner")
-        return _option(first, "--owner=") or f"{self.namespace}/{self.name}/{self.name}"
+        return learner_option(first, "--owner=") or f"{self.namespace}/{self.name}/{self.name}"
 
     def _learner_count(self) -> int:
         """Return the number of learners by the experiment, for one at zero has no replicas."""
@@ -148,11 +148,7 @@ def find_release(name: str, namespace: str) -> Release:
     """
     releases = releases_of(namespace)
     for release in releases:
-        helms = {
-            (item["metadata"].get("annotations") or {}).get("meta.helm.sh/release-name")
-            for item in release.objects
-        }
-        if name == release.name or name in helms:
+        if name == release.name or name in map(helm_release, release.objects):
             return release
     there = ", ".join(release.name for release in releases) or "none"
     raise SeedbedError(
@@ -214,13 +210,18 @@ def stop(release: Release) -> str:
             f"the pods to zero, within {duration(_LAST_RESORT_S)}; `seedbed check release "
             f"{release.name} -n {release.namespace}` names what keeps the meter"
         )
-    kubectl = f"kubectl -n {release.namespace} patch configmap {release.name}-state"
     return (
         f"{release.name} pauses: the cost meter takes its pods to zero within some ten seconds, "
         "and the learner writes a last checkpoint\n"
-        f"""to resume: {kubectl} --type merge -p '{{"data":{{"paused":null}}}}'\n"""
+        f"to resume: {resume_command(release.name, release.namespace)}\n"
         f"its files: seedbed fetch {release.name} DIR -n {release.namespace}"
     )
+
+
+def resume_command(release: str, namespace: str) -> str:
+    """Return the command that ends a pause which no value of the chart has begun."""
+    patch = json.dumps({"data": {"paused": None}}, separators=(",", ":"))
+    return f"kubectl -n {namespace} patch configmap {release}-state --type merge -p '{patch}'"
 
 
 def print_logs(release: Release, role: str, follows: bool, tail: int) -> None:
@@ -284,19 +285,6 @@ def _last_number(item: ApiObject) -> int:
     return int(found[0]) if found else 0
 
 
-def _options(workload: ApiObject) -> Iterator[str]:
-    for container in template_of(workload)["spec"]["containers"]:
-        if container["name"] == "learner":
-            yield from container.get("args", [])
-
-
-def _option(workload: ApiObject, start: str) -> str:
-    found = (
-        option.removeprefix(start) for option in _options(workload) if option.startswith(start)
-    )
-    return next(found, "")
-
-
 def _learner(workload: ApiObject, rank: int) -> Learner:
     spec = template_of(workload)["spec"]
     volume = next((dict(x) for x in spec.get("volumes", []) if x["name"] == "runs"), {})
@@ -306,8 +294,8 @@ def _learner(workload: ApiObject, rank: int) -> Learner:
             claim = f"runs-{name}-{rank}"
             volume = {"name": "runs", "persistentVolumeClaim": {"claimName": claim}}
     run_dir, checkpoints = (
-        _option(workload, start).replace("$(SEEDBED_RANK)", str(rank))
-        for start in ("--run-dir=", "--set=learner.checkpoint.directory=")
+        learner_option(workload, option, rank)
+        for option in ("--run-dir=", "--set=learner.checkpoint.directory=")
     )
     container = next(each for each in spec["containers"] if each["name"] == "learner")
     mounts = {mount["name"]: mount["mountPath"] for mount in container.get("volumeMounts", [])}

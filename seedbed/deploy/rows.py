@@ -9,12 +9,9 @@ from typing import Any
 
 from seedbed.deploy.plan import first_pod
 from seedbed.deploy.programs import run
-from seedbed.deploy.releases import Release, releases_of
+from seedbed.deploy.releases import METER_SILENT_S, Release, releases_of
 from seedbed.runs.standing import UNKNOWN, standing_of
 from seedbed.runtime.exit_codes import SeedbedError
-
-# From the last save of a meter on, in seconds; it saves every 20. Clocks may differ.
-_SILENT_S = 300.0
 
 
 def has_cluster() -> bool:
@@ -48,7 +45,7 @@ def _row(release: Release) -> dict[str, Any]:
         row |= {name: progress[name] for name in ("state", *UNKNOWN)}
     age_s = time.time() - float(state.get("unixTime", time.time()))
     held = next((name for name in ("finished", "paused", "waiting") if state.get(name)), "")
-    if held or age_s > _SILENT_S:
+    if held or age_s > METER_SILENT_S:
         row |= {"state": held or "SILENT", "seconds_left": None}
     return row
 

@@ -38,8 +38,8 @@ KUBECTL = """
 case "$*" in
   *statefulsets*) cat {folder}/statefulsets ;;
   *"get namespace "*)
-    [ ! -e {folder}/forbidden ] || exit 1
-    cat {folder}/namespace 2>/dev/null || true ;;
+    [ ! -e {folder}/forbidden ] || {{ echo "Error from server (Forbidden)" >&2; exit 1; }}
+    cat {folder}/namespace 2>/dev/null || {{ echo "Error from server (NotFound)" >&2; exit 1; }} ;;
   *"config view"*) cat {folder}/server 2>/dev/null ;;
   *"get events"*) cat {folder}/events ;;
   *"get pods"*)
