@@ -59,10 +59,12 @@ app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
 {{/* Labels of a pod: nothing that changes with the chart's version, or every bump restarts it. "more"
-LABELS are labels of its own. */}}
+LABELS are others of its own; "pods" ROLE takes those of the role's pod block. */}}
 {{- define "seedbed.podLabels" -}}
 {{- $own := include "seedbed.selectorLabels" . | fromYaml -}}
-{{- mergeOverwrite (dict "app.kubernetes.io/part-of" "seedbed") .root.Values.extraLabels (.more | default dict) $own | toYaml -}}
+{{- $more := .more | default dict -}}
+{{- if .pods }}{{ $more = (include "seedbed.pod" (dict "root" .root "component" .pods) | fromJson).labels }}{{ end -}}
+{{- mergeOverwrite (dict "app.kubernetes.io/part-of" "seedbed") .root.Values.extraLabels $more $own | toYaml -}}
 {{- end -}}
 
 {{/* Labels of an object; called as those of a pod. */}}

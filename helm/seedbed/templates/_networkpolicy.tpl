@@ -50,6 +50,13 @@ and the bucket's API. A rule without peers matches nodes, too. */}}
 {{- end }}
 {{- end }}
 
+{{/* What a role's pods reach besides. Call with (dict "root" $ "component" ROLE). */}}
+{{- define "seedbed.extraEgress" }}
+{{- with (include "seedbed.pod" . | fromJson).extraEgress }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
 {{- define "seedbed.apiServerEgress" }}
 - ports:
     {{- range .Values.networkPolicy.apiServer.ports }}

@@ -16,7 +16,7 @@
 {{- end }}
 metadata:
   labels:
-    {{- include "seedbed.podLabels" (dict "root" . "component" "learner" "more" (include "seedbed.pod" (dict "root" . "component" "learner") | fromJson).labels) | nindent 4 }}
+    {{- include "seedbed.podLabels" (dict "root" . "component" "learner" "pods" "learner") | nindent 4 }}
   annotations:
     checksum/experiment: {{ include "seedbed.experiment" . | sha256sum | trunc 16 | quote }}
     cluster-autoscaler.kubernetes.io/safe-to-evict: "false"
