@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,24 +45,28 @@ def found(folder: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    def cluster(**values: Any) -> StandIn:
-        experiment = {"environment": {"id": "CartPole-v1"}}
-        made = StandIn(tmp_path / "cluster", {"experiment": experiment, **values})
-        monkeypatch.setenv("PATH", f"{made.folder / 'bin'}:{os.environ['PATH']}")
-        return made
-
-    return cluster
+def cluster(make: Callable[..., StandIn]) -> StandIn:
+    """A release of default values that has a run."""
+    made = make()
+    a_run(made.volume / "pong")
+    return made
 
 
-def test_a_running_release_is_read_through_its_learner(make: Any, tmp_path: Path) -> None:
-    cluster = make()
-    a_run(cluster.volume / "pong")
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """The folder of this machine."""
+    return tmp_path / "home"
+
+
+def fetch(home: Path) -> int:
+    return main(["fetch", "pong", str(home)])
+
+
+def test_a_running_release_is_read_through_its_learner(cluster: StandIn, home: Path) -> None:
     a_run(cluster.volume / "pong", dict.fromkeys(STAY, "stays"))
     os.mkfifo(cluster.volume / "pong/learner.sock")
     cluster.pods(["pong-learner-0"])
-    home = tmp_path / "home"
-    assert main(["fetch", "pong", str(home)]) == 0
+    assert fetch(home) == 0
     assert found(home) == FILES
     assert not any("create" in call for call in cluster.calls)
     (sent,) = (call for call in cluster.calls if " exec " in call)
@@ -70,18 +75,16 @@ def test_a_running_release_is_read_through_its_learner(make: Any, tmp_path: Path
     more = {**FILES, "logs/learner.log": FILES["logs/learner.log"] + "another\n"}
     a_run(cluster.volume / "pong", more)
     before = (home / "progress.csv").stat().st_ino
-    assert main(["fetch", "pong", str(home)]) == 0
+    assert fetch(home) == 0
     assert found(home) == more
     assert (home / "progress.csv").stat().st_ino == before, "it was not written again"
 
 
 def test_a_pod_of_its_own_reads_what_no_pod_has(
-    make: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cluster: StandIn, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cluster = make()
-    a_run(cluster.volume / "pong")
-    assert main(["fetch", "pong", str(tmp_path / "home")]) == 0
-    assert found(tmp_path / "home") == FILES
+    assert fetch(home) == 0
+    assert found(home) == FILES
     pod = cluster.json("created")
     # Nothing that a Service, a network policy or the meter selects.
     assert "app.kubernetes.io/name" not in pod["metadata"]["labels"]
@@ -97,67 +100,57 @@ def test_a_pod_of_its_own_reads_what_no_pod_has(
     assert "pong-fetch-abcde reads it meanwhile" in capsys.readouterr().err
 
 
-def test_the_pod_goes_whatever_happens(make: Any, tmp_path: Path) -> None:
-    cluster = make()
-    a_run(cluster.volume / "pong")
+def test_the_pod_goes_whatever_happens(cluster: StandIn, home: Path) -> None:
     cluster.forbids_exec()
-    assert main(["fetch", "pong", str(tmp_path / "home")]) == ExitCode.DEPLOY
+    assert fetch(home) == ExitCode.DEPLOY
     created = [call for call in cluster.calls if " create " in call]
     deleted = [call for call in cluster.calls if " delete pod pong-fetch" in call]
     assert len(created) == len(deleted) > 0
 
 
-def test_a_claim_of_another_pod_is_read_through_it(make: Any, tmp_path: Path) -> None:
-    cluster = make()
-    a_run(cluster.volume / "pong")
+def test_a_claim_of_another_pod_is_read_through_it(cluster: StandIn, home: Path) -> None:
     cluster.pods(["evaluation"], evaluation="runs-pong-learner-0")
-    assert main(["fetch", "pong", str(tmp_path / "home")]) == 0
-    assert found(tmp_path / "home") == FILES
+    assert fetch(home) == 0
+    assert found(home) == FILES
     assert any("exec -i evaluation" in call for call in cluster.calls)
 
 
 def test_a_broken_connection_goes_on_with_what_is_missing(
-    make: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cluster: StandIn, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cluster = make()
-    a_run(cluster.volume / "pong")
     cluster.pods(["pong-learner-0"])
     # In the first line, after some files, and in the middle of the largest one.
     cluster.breaks(10, 3_000, 50_000)
-    assert main(["fetch", "pong", str(tmp_path / "home")]) == 0
-    assert found(tmp_path / "home") == FILES
+    assert fetch(home) == 0
+    assert found(home) == FILES
     said = capsys.readouterr().err
     assert said.count("again, for what is missing") == 3
     assert f"{len(FILES)} files" in said
 
 
 def test_a_wrong_byte_is_found(
-    make: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cluster: StandIn, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cluster = make()
-    a_run(cluster.volume / "pong")
     cluster.pods(["pong-learner-0"])
     cluster.breaks(-1_000)  # in the largest file, which is the last one
-    assert main(["fetch", "pong", str(tmp_path / "home")]) == 0
+    assert fetch(home) == 0
     assert "the SHA-256 of checkpoint-000000000001.safetensors is not" in capsys.readouterr().err
-    assert found(tmp_path / "home") == FILES
+    assert found(home) == FILES
 
 
 def test_connections_that_never_hold_end_with_what_is_whole(
-    make: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cluster: StandIn, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cluster = make()
-    a_run(cluster.volume / "pong")
     cluster.pods(["pong-learner-0"])
     cluster.breaks(*[3_000] * 50)
-    assert main(["fetch", "pong", str(tmp_path / "home")]) == ExitCode.DEPLOY
+    assert fetch(home) == ExitCode.DEPLOY
     assert "without one more whole file" in capsys.readouterr().err
-    here = found(tmp_path / "home")
+    here = found(home)
     assert here.items() <= FILES.items(), "no half file under its name"
     assert not any(".tmp-" in name for name in here)
     cluster.breaks()
-    assert main(["fetch", "pong", str(tmp_path / "home")]) == 0
-    assert found(tmp_path / "home") == FILES
+    assert fetch(home) == 0
+    assert found(home) == FILES
 
 
 @pytest.mark.parametrize(
@@ -165,78 +158,72 @@ def test_connections_that_never_hold_end_with_what_is_whole(
     [{"notes.txt": "mine"}, {"owner.json": '{"run": "default/other/other", "id": "x"}'}],
 )
 def test_a_folder_with_something_else_is_refused(
-    make: Any, tmp_path: Path, there: dict[str, str], capsys: pytest.CaptureFixture[str]
+    cluster: StandIn, home: Path, there: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cluster = make()
-    a_run(cluster.volume / "pong")
-    a_run(tmp_path / "home", there)
-    assert main(["fetch", "pong", str(tmp_path / "home")]) == ExitCode.RUN_DIRECTORY
+    a_run(home, there)
+    assert fetch(home) == ExitCode.RUN_DIRECTORY
     assert "not the run rl/pong/pong" in capsys.readouterr().err
-    assert found(tmp_path / "home") == there
+    assert found(home) == there
 
 
 def test_a_run_that_has_gone_on_here_is_kept(
-    make: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cluster: StandIn, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cluster = make()
-    a_run(cluster.volume / "pong")
     here = {**FILES, "history.json": json.dumps({"starts": [{"time": 1.0}, {"time": 2.0}]})}
-    a_run(tmp_path / "home", {**here, "progress.csv": "mine"})
-    assert main(["fetch", "pong", str(tmp_path / "home")]) == ExitCode.RUN_DIRECTORY
+    a_run(home, {**here, "progress.csv": "mine"})
+    assert fetch(home) == ExitCode.RUN_DIRECTORY
     assert "started again here" in capsys.readouterr().err
-    assert (tmp_path / "home/progress.csv").read_text() == "mine"
+    assert (home / "progress.csv").read_text() == "mine"
 
 
 def test_a_full_disk_leaves_what_is_whole(
-    make: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cluster: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cluster = make()
-    a_run(cluster.volume / "pong")
     put(cluster.volume / "pong/checkpoints/best.safetensors", 3 * MIB)
     cluster.pods(["pong-learner-0"])
     with mounted(tmp_path / "small", 2) as can:
         if not can:
             pytest.skip("needs the right to mount a small volume")
         home = tmp_path / "small/home"
-        assert main(["fetch", "pong", str(home)]) == ExitCode.OUTPUT
+        assert fetch(home) == ExitCode.OUTPUT
         said = capsys.readouterr().err
         assert f"best.safetensors of {3 * MIB:,} bytes, where " in said
         assert found(home) == FILES
 
 
-def test_several_learners_come_home_as_a_run_of_several(make: Any, tmp_path: Path) -> None:
+def test_several_learners_come_home_as_a_run_of_several(make: Any, home: Path) -> None:
     cluster = make(learner={"replicas": 2})
     a_run(cluster.volume / "pong")
-    assert main(["fetch", "pong", str(tmp_path / "home")]) == 0
-    assert found(tmp_path / "home/learner-0") == found(tmp_path / "home/learner-1") == FILES
+    assert fetch(home) == 0
+    assert found(home / "learner-0") == found(home / "learner-1") == FILES
     for name in ("experiment.yaml", "seedbed.lock"):
-        assert (tmp_path / "home" / name).read_text() == FILES[name]
+        assert (home / name).read_text() == FILES[name]
     claims = [call for call in cluster.calls if "persistentvolumeclaim" in call]
     assert [call.split()[3] for call in claims] == ["runs-pong-learner-0", "runs-pong-learner-1"]
 
 
-def test_learners_of_several_hosts_share_a_volume(make: Any, tmp_path: Path) -> None:
+def test_learners_of_several_hosts_share_a_volume(make: Any, home: Path) -> None:
     cluster = make(learner={"replicas": 2, "hosts": 2, "persistence": {"type": "pvc"}})
     for rank in range(2):
         a_run(cluster.volume / f"pong/learner-{rank}", {**FILES, "seed": str(rank)})
-    assert main(["fetch", "pong", str(tmp_path / "home")]) == 0
-    assert (tmp_path / "home/learner-1/seed").read_text() == "1"
+    assert fetch(home) == 0
+    assert (home / "learner-1/seed").read_text() == "1"
     claim = cluster.json("created")["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"]
     assert claim == "runs-pong-learner"
 
 
 def test_checkpoints_elsewhere_are_named_and_those_on_the_volume_come(
-    make: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    make: Any, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = make(learner={"persistence": {"checkpoints": "gs://bucket/path"}})
     a_run(cluster.volume / "pong")
-    assert main(["fetch", "pong", str(tmp_path / "home")]) == 0
+    assert fetch(home) == 0
     assert "gs://bucket/path/rl/pong/pong" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
 def test_checkpoints_beside_the_run_directory_come_too(
-    make: Any, tmp_path: Path, scheme: str, capsys: pytest.CaptureFixture[str]
+    make: Any, home: Path, scheme: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     learner = {"checkpoint": {"directory": f"{scheme}/runs/ck"}}
     cluster = make(experiment={"environment": {"id": "CartPole-v1"}, "learner": learner})
@@ -244,11 +231,11 @@ def test_checkpoints_beside_the_run_directory_come_too(
     own["owner.json"] = '{"run": "rl/two/two", "id": "x"}'
     a_run(cluster.volume / "pong", own)
     a_run(cluster.volume / "ck/rl/pong/pong", {"checkpoint-1.safetensors": "x"})
-    assert main(["fetch", "pong", str(tmp_path / "home")]) == 0
+    assert fetch(home) == 0
     said = capsys.readouterr().err
     assert "is of the run rl/two/two, and not of rl/pong/pong" in said
     assert "where `seedbed evaluate` reads them" not in said
-    there = found(tmp_path / "home") | {"owner.json": own["owner.json"]}
+    there = found(home) | {"owner.json": own["owner.json"]}
     assert there == {**own, "checkpoints/checkpoint-1.safetensors": "x"}
 
 
@@ -263,24 +250,24 @@ def test_checkpoints_beside_the_run_directory_come_too(
     ],
 )
 def test_what_cannot_be_read_is_said(
-    make: Any, tmp_path: Path, values: Any, sentence: str, capsys: pytest.CaptureFixture[str]
+    make: Any, home: Path, values: Any, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make(**values).unbound()
-    assert main(["fetch", "pong", str(tmp_path / "home")]) == ExitCode.DEPLOY
+    assert fetch(home) == ExitCode.DEPLOY
     assert sentence in capsys.readouterr().err
 
 
 def test_a_run_that_has_not_begun_is_said(
-    make: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    make: Any, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make()
-    assert main(["fetch", "pong", str(tmp_path / "home")]) == ExitCode.RUN_DIRECTORY
+    assert fetch(home) == ExitCode.RUN_DIRECTORY
     assert "has not begun" in capsys.readouterr().err
 
 
 def test_an_unknown_release_names_those_that_are_there(
-    make: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    make: Any, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make()
-    assert main(["fetch", "pung", str(tmp_path / "home")]) == ExitCode.DEPLOY
+    assert main(["fetch", "pung", str(home)]) == ExitCode.DEPLOY
     assert "no release pung in namespace default; there: pong" in capsys.readouterr().err

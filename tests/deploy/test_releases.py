@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -22,17 +21,17 @@ PROGRESS = {
 
 
 @pytest.fixture
-def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    def cluster(**values: Any) -> StandIn:
-        experiment = {"environment": {"id": "CartPole-v1"}}
-        made = StandIn(tmp_path / "cluster", {"experiment": experiment, **values})
-        monkeypatch.setenv("PATH", f"{made.folder / 'bin'}:{os.environ['PATH']}")
+def make(make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """As the other, in an empty folder and with a cluster in the configuration."""
+
+    def made_of(**values: Any) -> StandIn:
+        made: StandIn = make(**values)
         monkeypatch.setenv("KUBECONFIG", str(made.folder / "claim.json"))  # any file
         (tmp_path / "here").mkdir()
         monkeypatch.chdir(tmp_path / "here")
         return made
 
-    return cluster
+    return made_of
 
 
 def rows(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
