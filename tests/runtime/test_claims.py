@@ -102,6 +102,7 @@ def test_of_several_hosts_one_takes_over_what_a_host_that_is_gone_has_claimed(
     assert all(one.startswith("held by process") for one in answers[:-1])
     if end == signal.SIGSTOP:
         gone.send_signal(signal.SIGCONT)
+        gone.wait()  # by itself: `communicate` closes what it reads, which would end it too
         _, errors = gone.communicate()
         assert gone.returncode == ExitCode.RUN_DIRECTORY
         assert "has taken it over" in errors
