@@ -77,6 +77,10 @@ class LearnerUnresponsive(Exception):
     """The learner sent nothing in time, sent a wrong message, or ended the stream."""
 
 
+class _LeavesUnanswered(Exception):
+    """The group leaves its learner, which has yet to answer a step."""
+
+
 def make_hello(env: VectorEnv, name: str) -> wire.Hello:
     """Return the Hello of a stream of `env`, with a new incarnation."""
     spec = env.spec
@@ -169,6 +173,7 @@ class ActorLoop:
         self._reset_before: VectorEnv | None = None  # environments that have begun once
         self._learners = LearnerSelection(address, name, credentials)
         self._address = address  # of the present stream's learner
+        self._less_loaded: asyncio.Task[None] | None = None  # done once the group should move
         self._name = name
         self._reply_timeout_s = reply_timeout_s
         self._connect_timeout_s = connect_timeout_s
@@ -353,7 +358,7 @@ class ActorLoop:
             hello: their Hello.
             call: the stream, which is ended.
         """
-        less_loaded = asyncio.create_task(
+        self._less_loaded = less_loaded = asyncio.create_task(
             self._learners.wait_for_less_loaded(self._address, env.num_envs)
         )
         try:
@@ -368,7 +373,8 @@ class ActorLoop:
             # After a restart of the learner or the actor, the same seeds would begin the same
             # episodes again.
             env.incarnation = welcome.env_frames
-            await self._step(env, call, reply_timeout_s, less_loaded)
+            with contextlib.suppress(_LeavesUnanswered):
+                await self._step(env, call, reply_timeout_s)
             reason = "the actor moves" if less_loaded.done() else "the actor stops"
             await self._leave(call, reason)
         finally:
@@ -399,13 +405,13 @@ class ActorLoop:
     def _hello(self, env: VectorEnv) -> wire.Hello:
         return make_hello(env, self._name)
 
-    async def _step(
-        self,
-        env: VectorEnv,
-        call: Any,
-        reply_timeout_s: float,
-        less_loaded: "asyncio.Task[None]",
-    ) -> None:
+    @property
+    def _is_leaving(self) -> bool:
+        """Whether the group is to leave the present stream's learner."""
+        moves = self._less_loaded is not None and self._less_loaded.done()
+        return self._stopping.is_set() or moves
+
+    async def _step(self, env: VectorEnv, call: Any, reply_timeout_s: float) -> None:
         """Step with the learner's actions until the actor is to leave this learner.
 
         Resets the environments, because the learner has dropped the last stream's unroll.
@@ -414,9 +420,11 @@ class ActorLoop:
             env: the environments.
             call: the stream, after Welcome.
             reply_timeout_s: longest wait for a message of the learner.
-            less_loaded: done once the group should move to another learner.
+
+        Raises:
+            _LeavesUnanswered: the actor is to leave while the learner is late.
         """
-        steps = self._steps(env, less_loaded)
+        steps = self._steps(env)
         if isinstance(call, StepCall | ThreadCall):
             # Without the event loop, whose turns cost more than a message.
             loop = asyncio.get_running_loop()
@@ -454,7 +462,7 @@ class ActorLoop:
                     actions = self._reply_in(message, "actions", step.sequence)
                 step = _next(steps, actions)
 
-    def _steps(self, env: VectorEnv, less_loaded: "asyncio.Task[None]") -> _Steps:
+    def _steps(self, env: VectorEnv) -> _Steps:
         """Step the environments: yield each step to send, and take the actions for it."""
         started = time.perf_counter()
         time_step, self._begun = self._begun or self._reset(env), None
@@ -464,7 +472,7 @@ class ActorLoop:
             actions = yield make_step(time_step, sequence, environment_s, wait_s)
             got = time.perf_counter()
             action = env.spec.action.read(actions.action, env.num_envs)
-            if self._stopping.is_set() or less_loaded.done():
+            if self._is_leaving:
                 return
             time_step = env.step(action)
             environment_s, wait_s = time.perf_counter() - got, got - sent
@@ -523,6 +531,8 @@ class ActorLoop:
         Raises:
             LearnerUnresponsive: it is another message, or the stream has ended.
             ExperimentFinished: the experiment is over.
+            _LeavesUnanswered: it is a notice, and the group is to leave. A learner that waits for
+                another one, which has no actors, answers none of its own.
         """
         if isinstance(message, Actions) and kind == "actions" and message.sequence == sequence:
             self._late.end()
@@ -538,6 +548,8 @@ class ActorLoop:
             late, reason = message.notice.waited_seconds, printable(message.notice.reason)
             if self._late.is_due(reason, late):
                 log.info("%s: the learner is late by %.0f s: %s", self._name, late, reason)
+            if self._is_leaving:
+                raise _LeavesUnanswered
             return None
         raise LearnerUnresponsive(f"expected {kind} for step {sequence}, received {received}")
 

@@ -40,20 +40,14 @@ class UnrollLoop(ActorLoop):
         return hello
 
     @override
-    async def _step(
-        self,
-        env: VectorEnv,
-        call: Any,
-        reply_timeout_s: float,
-        less_loaded: "asyncio.Task[None]",
-    ) -> None:
+    async def _step(self, env: VectorEnv, call: Any, reply_timeout_s: float) -> None:
         player = await self._in_thread(self.make_player, env)
         player.begin()
         sequence = 0
         while True:
             asked = time.perf_counter()
             flat, version = await self._read_parameters(call, sequence, reply_timeout_s)
-            if self._stopping.is_set() or less_loaded.done():
+            if self._is_leaving:
                 return
             waited_s = time.perf_counter() - asked
             unroll = await self._in_thread(player.play, flat, version, waited_s)

@@ -32,7 +32,7 @@ class Scene:
         self._stacks: dict[int, ExitStack] = {}
         self._started = 0
 
-    def start(self, rank: int, slots: int = 64) -> NullLearner:
+    def start(self, rank: int, slots: int = 64, train: bool = True) -> NullLearner:
         stack = self._stacks[rank] = ExitStack()
         self._started += 1
         self.learners[rank] = stack.enter_context(
@@ -40,9 +40,11 @@ class Scene:
                 self._path / str(self._started),
                 self._monkeypatch,
                 f"learner.inference.slots={slots}",
+                "learner.notice_interval_s=0.5",
                 "learner.inference.max_batch_envs=3",
                 "actor.processes=0",
                 listen=self.addresses[rank],
+                train=train,
             )
         )
         return self.learners[rank]
@@ -184,6 +186,22 @@ def test_a_learner_dies_and_its_actors_go_to_the_others_and_back(three: Scene, s
     three.spreads([2, 2, 2])
     for actor in three.actors:
         actor.goes_on()
+
+
+@pytest.mark.slow
+def test_an_actor_leaves_a_learner_that_does_not_answer(
+    three: Scene, soon: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where one host of a learner waits for the other one, which starts after it."""
+    full = three.start(0, train=False)
+    for _ in range(2):
+        three.actor()
+    wait_for(lambda: full.telemetry.waiting(), "the queue of unrolls is full")
+    monkeypatch.undo()  # the other one trains
+    monkeypatch.setattr(learner_selection, "POLL_INTERVAL_S", 0.2)
+    other = three.start(1)
+    three.spreads([1, 1])
+    wait_for(lambda: other.counters.env_frames > 0, "the other one is acted for")
 
 
 def test_a_learner_that_ends_is_no_choice(three: Scene) -> None:
