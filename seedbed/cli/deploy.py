@@ -31,6 +31,7 @@ from seedbed.deploy.plan import (
 )
 from seedbed.deploy.programs import has_namespace
 from seedbed.deploy.programs import run as call
+from seedbed.deploy.releases import find_release
 from seedbed.deploy.sizes import check_sizes
 from seedbed.runtime.exit_codes import ConfigError
 
@@ -74,7 +75,7 @@ def run(args: argparse.Namespace) -> None:
     """
     release, objects = install_release(args)
     if not args.dry_run:
-        _follow(("kubectl", f"--namespace={args.namespace}"), release, objects)
+        _follow(args.namespace, release, objects)
 
 
 def install_release(args: argparse.Namespace) -> tuple[str, list[ApiObject]]:
@@ -144,10 +145,15 @@ def _check_experiment(objects: list[ApiObject]) -> None:
             parse_experiment(text, (), f"the experiment of {item['metadata']['name']}")
 
 
-def _follow(kubectl: tuple[str, ...], release: str, objects: list[ApiObject]) -> None:
+def _follow(namespace: str, release: str, objects: list[ApiObject]) -> None:
     """Follow the release until its actors play, and say what to do next."""
-    learner = only(objects, "learner")
-    if not replicas_of(learner):
+    kubectl = ("kubectl", f"--namespace={namespace}")
+    learner, actor = only(objects, "learner"), only(objects, "actor")
+    numbers = {"learner": replicas_of(learner), "actor": replicas_of(actor)}
+    if not numbers["learner"]:
+        name = learner["metadata"]["labels"]["app.kubernetes.io/instance"]
+        numbers = find_release(name, namespace).resuming()
+    if not numbers.get("learner"):
         _print_line(
             f"{release} is finished or paused: `helm {kubectl[1]} status {release}` says more, "
             f"and `seedbed fetch {release} DIR {kubectl[1]}` brings the result"
@@ -156,8 +162,7 @@ def _follow(kubectl: tuple[str, ...], release: str, objects: list[ApiObject]) ->
     containers = template_of(learner)["spec"]["containers"]
     run_dir = run_directory_of(learner)
     sidecars = sum(container["name"] == "actor" for container in containers)
-    pod, actor = first_pod(learner), only(objects, "actor")
-    actors = replicas_of(actor) + sidecars
+    pod, actors = first_pod(learner), numbers.get("actor", 0) + sidecars
     follow(kubectl, release, objects, pod, run_dir, actors, _print_line)
     _print_line(f"{release} is up: {'its actors play' if actors else 'it has no actors yet'}")
     status = (*kubectl, "exec", pod, "-c=learner", "--", "seedbed", "status")

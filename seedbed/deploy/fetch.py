@@ -43,18 +43,18 @@ def fetch(release: Release, directory: Path, print_line: Callable[[str], None]) 
             DEPLOY, the volume cannot be read.
     """
     learners = release.learners()
-    _take_folder(directory, release)
+    is_new = _take_folder(directory, release)
     for learner in learners:
         several = len(learners) > 1
         target = learner_directory(directory, learner.rank) if several else directory
-        _Transfer(release, learner, target, print_line).run()
+        _Transfer(release, learner, target, print_line, is_new).run()
         if several and not learner.rank:  # what makes the folder of all a run
             for name in ("experiment.yaml", "seedbed.lock"):
                 _write(directory / name, (target / name).read_bytes())
 
 
-def _take_folder(directory: Path, release: Release) -> None:
-    """Mark the folder with the run's owner.
+def _take_folder(directory: Path, release: Release) -> bool:
+    """Mark the folder with the run's owner; return whether nothing was in it.
 
     Raises:
         SeedbedError: RUN_DIRECTORY, it has something else; OUTPUT, it cannot be written.
@@ -70,12 +70,13 @@ def _take_folder(directory: Path, release: Release) -> None:
                 f"{directory} has {has} in it, and not the run {owner.run}: name an empty folder, "
                 "or one that does not exist"
             )
-        return
+        return False
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _unwritable(directory, error) from error
     _write(directory / OWNER_FILE, json.dumps(owner._asdict()).encode() + b"\n")
+    return True
 
 
 class _Transfer:
@@ -86,15 +87,22 @@ class _Transfer:
         learner: The learner.
         target: Folder of the files here.
         print_line: Takes lines on what happens.
+        is_new: Nothing was in the folder but its owner's mark.
     """
 
     def __init__(
-        self, release: Release, learner: Learner, target: Path, print_line: Callable[[str], None]
+        self,
+        release: Release,
+        learner: Learner,
+        target: Path,
+        print_line: Callable[[str], None],
+        is_new: bool,
     ) -> None:
         self._release, self._learner, self._target = release, learner, target
-        self._print = print_line
+        self._print, self._is_new = print_line, is_new
         self._whole: dict[Path, int] = {}
         self._new = 0
+        self._here: dict[str, tuple[int, str]] = {}  # size and SHA-256, of the present folder
 
     def run(self) -> None:
         """Bring every file, over as many connections as that takes.
@@ -103,7 +111,7 @@ class _Transfer:
             SeedbedError: as `fetch`.
         """
         for source, place in self._folders():
-            tries = 0
+            tries, self._here = 0, _sums(place)
             while tries < _TRIES:
                 before = self._new
                 try:
@@ -121,7 +129,8 @@ class _Transfer:
                 )
         size = sum(self._whole.values())
         text = "{name}: {files:n} files, {size:MB}, of which {new:n} are new"
-        numbers = {"files": len(self._whole), "size": size, "new": self._new}
+        new = len(self._whole) if self._is_new else self._new
+        numbers = {"files": len(self._whole), "size": size, "new": new}
         self._print(fill(text, {"name": str(self._target), **numbers}))
         self._name_checkpoints()
         found = read_owner(str(self._target))
@@ -151,7 +160,7 @@ class _Transfer:
             _BrokenConnection: it has ended too early.
         """
         with reader_of(self._release, self._learner, self._print) as reader:
-            asked = {"root": self._path(reader, source), "leave": PASSING, "have": _sums(place)}
+            asked = {"root": self._path(reader, source), "leave": PASSING, "have": self._here}
             command = (
                 "kubectl", f"--namespace={self._release.namespace}", "exec", "-i", reader.pod,
                 f"--container={reader.container}", "--", "python", "-c", _SENDER.read_text(),
@@ -185,12 +194,12 @@ class _Transfer:
             path = _inside(place, head["file"])
             if head.get("same"):
                 self._whole[path] = path.stat().st_size
-            elif not self._receive_file(stream, path, int(head["bytes"])):
+            elif not self._receive_file(stream, place, path, int(head["bytes"])):
                 was_cut = True
         if was_cut:
             raise _BrokenConnection("a file was replaced while it was sent")
 
-    def _receive_file(self, stream: Piped, path: Path, size: int) -> bool:
+    def _receive_file(self, stream: Piped, place: Path, path: Path, size: int) -> bool:
         """Write a file whole, and return True; leave it out where it was cut in the pod."""
         digest, left = hashlib.sha256(), size
         try:
@@ -214,6 +223,7 @@ class _Transfer:
         except OSError as error:
             raise _unwritable(path, error, size) from error
         self._whole[path] = size
+        self._here[str(path.relative_to(place))] = (size, digest.hexdigest())
         self._new += 1
         return True
 

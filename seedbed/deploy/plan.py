@@ -11,6 +11,8 @@ from seedbed.runtime.formats import columns
 from seedbed.runtime.install import how_to_install
 
 _KINDS = ("StatefulSet", "JobSet", "Deployment")
+# Reason of a pause by the chart's value, as the meter writes it.
+BY_VALUE = "value"
 
 
 class ApiObject(dict[str, Any]):
@@ -79,12 +81,16 @@ def learner_option(learner: ApiObject, option: str, rank: int = 0) -> str:
         option: The option with its equals sign.
         rank: Rank of the learner, of several in one workload.
     """
-    for container in template_of(learner)["spec"]["containers"]:
-        for argument in container.get("args", []):
-            if container["name"] == "learner" and argument.startswith(option):
-                given: str = argument.removeprefix(option)
-                return given.replace("$(SEEDBED_RANK)", str(rank))
-    return ""
+    found = (x for x in _arguments(learner, "learner") if x.startswith(option))
+    return next(found, "").removeprefix(option).replace("$(SEEDBED_RANK)", str(rank))
+
+
+def _arguments(workload: ApiObject, container: str) -> list[str]:
+    """Return the arguments of a container of a workload."""
+    containers = template_of(workload)["spec"]["containers"]
+    return [
+        text for each in containers if each["name"] == container for text in each.get("args", [])
+    ]
 
 
 def state_of(objects: Iterable[ApiObject], release: str) -> dict[str, str] | None:
@@ -97,6 +103,32 @@ def state_of(objects: Iterable[ApiObject], release: str) -> dict[str, str] | Non
     name = f"{release}-state"
     found = (x for x in objects if (x["kind"], x["metadata"]["name"]) == ("ConfigMap", name))
     return next((dict(item.get("data") or {}) for item in found), None)
+
+
+def hold_of(objects: list[ApiObject], release: str) -> tuple[str, str] | None:
+    """Return what holds a release at zero; None where it trains, or is about to.
+
+    An upgrade with other stop conditions takes an end back, and one without the value `paused` that
+    value's pause. The state tells of it some seconds later.
+
+    Args:
+        objects: Of the release.
+        release: Name of its objects.
+
+    Returns:
+        `finished` or `paused`, and the reason.
+    """
+    state, meter = state_of(objects, release) or {}, workload_of(objects, "cost")
+    given = _arguments(meter, "cost") if meter is not None else []
+    goals = {text.removeprefix("--goal=") for text in given if text.startswith("--goal=")}
+    is_same = not goals or state.get("goal", *goals) in goals
+    if is_same and (finished := state.get("finished")):
+        return "finished", finished
+    by_value = "--paused" in given
+    paused = state.get("paused", BY_VALUE if by_value else "")
+    if paused and (paused != BY_VALUE or by_value or meter is None):
+        return "paused", paused
+    return None
 
 
 def helm_release(item: ApiObject) -> str:

@@ -12,6 +12,7 @@ from seedbed.deploy.obstacles import Obstacle, ending, is_ready, pod_obstacle, r
 from seedbed.deploy.plan import (
     ApiObject,
     first_pod,
+    hold_of,
     made_later,
     replicas_of,
     run_directory_of,
@@ -98,22 +99,23 @@ def _state(view: ReleaseView) -> Iterator[Finding]:
                 ExitCode.DEPLOY,
             )
         return
-    if reason := state.get("finished"):
+    kind, reason = hold_of(view.objects, view.name) or ("", "")
+    if kind == "finished":
         yield Finding("ok", f"finished: {printable(reason, _SHOWN)}")
-    elif reason := state.get("paused"):
+    elif kind == "paused":
         yield Finding(
             "warn",
             f"paused: {printable(reason, _SHOWN)}",
             f"mend that, then: {resume_command(view.name, view.namespace)} (with paused: true in "
             "the values, helm upgrade with false)",
         )
-    elif reason := state.get("waiting"):
+    elif waiting := state.get("waiting"):
         yield Finding(
-            "warn", f"the actors wait at zero for a learner: {printable(reason, _SHOWN)}",
+            "warn", f"the actors wait at zero for a learner: {printable(waiting, _SHOWN)}",
             "they come back by themselves once a learner has started",
         )  # fmt: skip
-    elif reason := state.get("ending"):
-        yield Finding("ok", f"ending: {printable(reason, _SHOWN)}")
+    elif ending_by := state.get("ending"):
+        yield Finding("ok", f"ending: {printable(ending_by, _SHOWN)}")
     else:
         yield Finding("ok", "neither finished nor paused")
 

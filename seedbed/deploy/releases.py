@@ -7,7 +7,15 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from seedbed.deploy.plan import ApiObject, helm_release, learner_option, state_of, template_of
+from seedbed.deploy.plan import (
+    ApiObject,
+    helm_release,
+    hold_of,
+    learner_option,
+    replicas_of,
+    state_of,
+    template_of,
+)
 from seedbed.deploy.programs import run
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.formats import duration
@@ -73,6 +81,22 @@ class Release(NamedTuple):
     def state(self) -> dict[str, str] | None:
         """What the cost meter keeps; None in a release without one."""
         return state_of(self.objects, self.name)
+
+    @property
+    def hold(self) -> tuple[str, str] | None:
+        """What holds it at zero, `finished` or `paused`, and the reason; None where it trains."""
+        return hold_of(self.objects, self.name)
+
+    def resuming(self) -> dict[str, int]:
+        """Return the pods by component that are there, or that the meter is about to bring back.
+
+        At zero, and held there, it is all 0.
+        """
+        there = {name: sum(map(replicas_of, self.workloads(name))) for name in ("learner", "actor")}
+        if self.hold is None:
+            before = json.loads((self.state or {}).get("resumeReplicas", "{}"))
+            there = {name: number or before.get(name, 0) for name, number in there.items()}
+        return there
 
     @property
     def label(self) -> str:
@@ -193,9 +217,9 @@ def stop(release: Release) -> str:
         SeedbedError: DEPLOY, it has no meter, which would pause it, or kubectl fails.
     """
     state, meters = release.state, release.workloads("cost")
-    for key in ("finished", "paused"):
-        if reason := (state or {}).get(key):
-            return f"{release.name} is {key} already: {reason}"
+    if release.hold is not None:
+        kind, reason = release.hold
+        return f"{release.name} is {kind} already: {reason}"
     if state is None or not meters:
         why = "cost.enabled: false" if state is None else "it has left after the end"
         raise SeedbedError(
@@ -240,11 +264,10 @@ def print_logs(release: Release, role: str, follows: bool, tail: int) -> None:
     selector = f"-l={release.label},{_LABEL}/name=seedbed,{_LABEL}/component={role}"
     pods = run(*kubectl, "get", "pods", selector, "-o=name").split()
     if not pods:
-        state = release.state or {}
-        ended = (f"it is {key}: {state[key]}; " for key in ("finished", "paused") if key in state)
+        ended = "it is {}: {}; ".format(*release.hold) if release.hold is not None else ""
         raise SeedbedError(
             ExitCode.DEPLOY,
-            f"release {release.name} has no pod of the {role}: {next(ended, '')}`seedbed fetch "
+            f"release {release.name} has no pod of the {role}: {ended}`seedbed fetch "
             f"{release.name} DIR -n {release.namespace}` brings the learner's log",
         )
     options = ("--prefix", "--all-containers", f"--tail={tail}", f"--follow={str(follows).lower()}")

@@ -44,7 +44,9 @@ def _row(release: Release) -> dict[str, Any]:
     if progress and progress["run"] == state.get("run"):
         row |= {name: progress[name] for name in ("state", *UNKNOWN)}
     age_s = time.time() - float(state.get("unixTime", time.time()))
-    held = next((name for name in ("finished", "paused", "waiting") if state.get(name)), "")
+    held = release.hold[0] if release.hold else "waiting" if state.get("waiting") else ""
+    if not held and row["state"] == "finished":  # what the meter has kept of before it resumes
+        row["state"] = "begun"
     if held or age_s > METER_SILENT_S:
         row |= {"state": held or "SILENT", "seconds_left": None}
     return row

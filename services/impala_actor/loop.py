@@ -1,6 +1,5 @@
 """Loop of a group that chooses its actions: fetches parameters, sends unrolls."""
 
-import asyncio
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any

@@ -62,7 +62,9 @@ def fetch(home: Path) -> int:
     return main(["fetch", "pong", str(home)])
 
 
-def test_a_running_release_is_read_through_its_learner(cluster: StandIn, home: Path) -> None:
+def test_a_running_release_is_read_through_its_learner(
+    cluster: StandIn, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     a_run(cluster.volume / "pong", dict.fromkeys(STAY, "stays"))
     os.mkfifo(cluster.volume / "pong/learner.sock")
     cluster.pods(["pong-learner-0"])
@@ -71,12 +73,15 @@ def test_a_running_release_is_read_through_its_learner(cluster: StandIn, home: P
     assert not any("create" in call for call in cluster.calls)
     (sent,) = (call for call in cluster.calls if " exec " in call)
     assert "pong-learner-0 --container=learner" in sent
+    total = len(FILES)
+    assert f"{total} files, 0.3 MB, of which {total} are new" in capsys.readouterr().err
     # Again: what has changed since, and nothing else.
     more = {**FILES, "logs/learner.log": FILES["logs/learner.log"] + "another\n"}
     a_run(cluster.volume / "pong", more)
     before = (home / "progress.csv").stat().st_ino
     assert fetch(home) == 0
     assert found(home) == more
+    assert "of which 1 are new" in capsys.readouterr().err
     assert (home / "progress.csv").stat().st_ino == before, "it was not written again"
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from seedbed.cli.main import main
+from seedbed.deploy.releases import find_release
 from seedbed.runtime.exit_codes import ExitCode
 from tests.support.chart import NO_METER
 from tests.support.kubectl_stand_in import StandIn
@@ -115,6 +116,49 @@ def test_stop_pauses_a_release(make: Any, capsys: pytest.CaptureFixture[str]) ->
     assert main(["stop", "pong"]) == 0
     assert "finished already: stop.env_frames" in capsys.readouterr().err
     assert len([call for call in cluster.calls if "patch" in call]) == before
+
+
+def test_a_release_whose_stop_was_raised_is_not_finished(
+    make: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The meter reads the upgrade seconds later, and only then the state says it."""
+    cluster = make()
+    kept = {"run": "pong", "progress": json.dumps({**PROGRESS, "state": "finished"})}
+    end = {"finished": "stop.env_frames: 80 of 80", "resumeReplicas": '{"actor":3,"learner":1}'}
+    now = f"{time.time():.3f}"
+    cluster.state(**kept, **end, goal="another", unixTime=now)
+    assert rows(capsys)[0]["state"] == "begun"
+    release = find_release("pong", "default")
+    assert release.hold is None
+    for item in cluster.objects:
+        if item["kind"] == "StatefulSet":
+            item["spec"]["replicas"] = 0
+    cluster.state(**kept, **end, goal="another", unixTime=now)
+    assert find_release("pong", "default").resuming()["learner"] == 1
+    assert main(["stop", "pong"]) == 0
+    assert cluster.json("patch") == {"data": {"paused": "seedbed stop"}}
+    (meter,) = release.workloads("cost")
+    (goal,) = (x for x in meter["spec"]["template"]["spec"]["containers"][0]["args"]
+               if x.startswith("--goal="))  # fmt: skip
+    cluster.state(**kept, **end, goal=goal.removeprefix("--goal="), unixTime=now)
+    held = find_release("pong", "default")
+    assert held.hold == ("finished", end["finished"])
+    assert held.resuming()["learner"] == 0
+
+
+def test_a_pause_by_value_ends_with_the_value(
+    make: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = make()
+    cluster.state(paused="value", unixTime=f"{time.time():.3f}")
+    assert find_release("pong", "default").hold is None
+    (meter,) = find_release("pong", "default").workloads("cost")
+    cluster.objects[cluster.objects.index(meter)]["spec"]["template"]["spec"]["containers"][0][
+        "args"
+    ].append("--paused")
+    cluster.state(unixTime=f"{time.time():.3f}")
+    assert find_release("pong", "default").hold == ("paused", "value"), "before the meter reads it"
+    assert rows(capsys)[0]["state"] == "paused"
 
 
 def test_stop_without_a_meter_says_what_pauses(
