@@ -280,18 +280,19 @@ def _drive(args: argparse.Namespace, folder: Path, budget: Budget | None, is_new
     print_lines(", ".join([f"set: {len(finished)} of {whole} finished", *words]))
     if stopped:
         print_lines("--retry stopped starts those that a person has stopped")
-    if driver.bound:
-        print_lines(f"ended by {driver.bound}; the same command with a larger one goes on")
+    bound, brake = driver.admission.bound, driver.admission.brake
+    if bound:
+        print_lines(f"ended by {bound}; the same command with a larger one goes on")
     result = {
         "finished": finished, "failed": failed, "pruned": pruned, "stopped": stopped,
         "waiting": waiting,
-        "runs": len(members), "ended_by": driver.bound or None,
+        "runs": len(members), "ended_by": bound or None,
     }  # fmt: skip
     print_result(args, result)
     if driver.shortage and waiting:
         raise RunDirectoryError(driver.shortage)
-    if driver.brake:
-        raise SeedbedError(ExitCode.SET_FAILED, driver.brake)
+    if brake:
+        raise SeedbedError(ExitCode.SET_FAILED, brake)
     if failed:
         named = ", ".join(f"{name}: {code_name(code)}" for name, code in failed.items())
         lost = [one.name for one in members if one.is_pruned and one.name in failed]

@@ -7,7 +7,7 @@ checkpoint.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,11 +64,14 @@ class Spending:
     Args:
         folder: The folder of the set.
         budget: Its bound.
+        dollars_of: Returns what a run has cost; None is what its status tells.
     """
 
-    def __init__(self, folder: Path, budget: Budget) -> None:
+    def __init__(
+        self, folder: Path, budget: Budget, dollars_of: Callable[[Member], float] | None = None
+    ) -> None:
         self._file = folder / "set" / "hours.json"
-        self._budget = budget
+        self._budget, self._dollars = budget, dollars_of
         self._ended: dict[str, tuple[float, float]] = {}
         try:
             self._hours = float(json.loads(self._file.read_text())["hours"])
@@ -104,7 +107,7 @@ class Spending:
                 taken.append(self._ended[member.name])
                 continue
             totals = member.totals()
-            one = totals.dollars, totals.frames
+            one = self._dollars(member) if self._dollars else totals.dollars, totals.frames
             taken.append(one)
             if member.name not in names and (member.run / "summary.json").exists():
                 self._ended[member.name] = one
@@ -157,5 +160,6 @@ class Spending:
         """Return the dollars that a run may still take; None where nothing tells it yet."""
         stop = member.experiment.stop
         if stop.dollars:
-            return max(0.0, stop.dollars - member.totals().dollars)
+            spent = self._dollars(member) if self._dollars else member.totals().dollars
+            return max(0.0, stop.dollars - spent)
         return None if price is None else price * self._frames_of(member)

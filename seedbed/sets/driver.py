@@ -1,7 +1,6 @@
 """Drives a set: starts its runs as processes of `seedbed train`, some at once, to their ends."""
 
 import os
-import re
 import subprocess
 import time
 from multiprocessing.connection import wait
@@ -10,25 +9,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from seedbed.launch.supervisor import last_cause_in, start_seedbed
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.formats import percent, si_number, significant
 from seedbed.runtime.limits import memory_kills
 from seedbed.runtime.log_files import rotate_log
-from seedbed.runtime.text import counted
-from seedbed.sets.budget import Spending, Spent
+from seedbed.sets.admission import Admission
 from seedbed.sets.code import note_begin
 from seedbed.sets.disk import describe_disk, shortage
-from seedbed.sets.ends import End, code_name, has_failed, read_ends, write_ends
+from seedbed.sets.ends import code_name
 from seedbed.sets.folder import Member, read_members
-from seedbed.sets.halving import decide, describe_decision, members_at_rungs
 from seedbed.sets.live import LiveSet
 from seedbed.sets.shares import Shares
-from seedbed.sets.stopped import is_stopped, unmark
+from seedbed.sets.stopped import is_stopped
 from seedbed.sets.sweep import Budget
 
-# Failures in a row with one code and cause, each soon after its start, that are no run's own.
-_ALIKE = 3
-_SOON_S = 120.0
 # Kills of one run, by a signal that nobody here has sent, without a new checkpoint between them.
 _MOST_KILLS = 5
 # Between two looks at the disk, and at what a set with a bound has spent.
@@ -47,9 +41,7 @@ class _Running(NamedTuple):
 class Driver:
     """Runs of a set that are not at their ends, started in their order.
 
-    The first seed of every setting comes before the second one, so that a set which is cut short
-    is balanced. Runs that another command adds to the folder are started too. Use it from the main
-    thread alone.
+    Runs that another command adds to the folder are started too. Use it from the main thread alone.
 
     Args:
         folder: The folder of the set.
@@ -60,9 +52,7 @@ class Driver:
             stopped, too.
 
     Attributes:
-        bound: Which bound has ended the set, or leaves no room for another run, with both numbers;
-            empty without one.
-        brake: Why no other run is started, though some wait; empty where that is not so.
+        admission: Which run starts next.
         shortage: Why the disk has no room for another run; empty where it has.
     """
 
@@ -76,18 +66,19 @@ class Driver:
     ) -> None:
         self._folder, self._shares = folder, shares
         self._live, self._report = live, live.tell
-        self._retry = retry
         self._running: dict[int, _Running] = {}
         self._told: set[int] = set()
         self._stopping = False
-        self._tried: set[str] = set()
         self._kills: dict[str, list[int]] = {}
-        self._alike: list[tuple[Member, tuple[int, str]]] = []
-        self._spending = Spending(folder, budget or Budget())
+        self.admission = Admission(
+            folder,
+            live.tell,
+            budget,
+            lambda _: retry == "failed",
+            lambda _: retry == "stopped",
+        )
         self._counted = time.monotonic()
         self._is_measured = False
-        self.bound = ""
-        self.brake = ""
         self.shortage = ""
 
     def stop(self, _: str) -> None:
@@ -99,90 +90,49 @@ class Driver:
     def run(self) -> None:
         """Start every run that is to be started; return when all have ended, or all stopped."""
         while True:
-            if len(self._running) >= self._shares.most or self._stopping or self.brake:
+            if len(self._running) >= self._shares.most or self._stopping or self.admission.brake:
                 found = None
             else:
-                found = self._next()
+                found = next(self.admission.waiting(), None)
             if found is not None and self._fits(found[0]):
                 self._start(*found)
             elif self._running:
                 self._wait()
-            elif not self._decides():
+            elif self._stopping or self.shortage or not self.admission.decides():
                 return
 
     def _fits(self, member: Member) -> bool:
         """Return whether the disk and the bound have room for a run beside those that run."""
-        beside = [each.member for each in self._running.values()]
+        beside = self._members
         self.shortage = shortage(self._folder, [*beside, member])
-        if self.shortage:
-            return False
-        if self._spending.has_bound:  # without one, no status is read
-            running, spent = self._spent()
-            self.bound = self._spending.exceeded(spent) or self._spending.refusal(
-                member, running, spent
-            )
-        return not self.bound
+        return not self.shortage and self.admission.has_room(member, beside)
 
-    def _spent(self) -> tuple[list[Member], Spent]:
-        """Return the runs that run, and what all have taken."""
-        running = [each.member for each in self._running.values()]
-        return running, self._spending.spent(read_members(self._folder), running)
+    @property
+    def _members(self) -> list[Member]:
+        """The runs that run."""
+        return [each.member for each in self._running.values()]
 
     def _keep_bound(self) -> None:
         """Count the time, and stop all runs where the bound is reached."""
         now = time.monotonic()
         if self._running:
-            self._spending.add_seconds(now - self._counted)
+            self.admission.spending.add_seconds(now - self._counted)
         self._counted = now
-        _, spent = self._spent()
-        if not self._stopping and (reached := self._spending.exceeded(spent)):
-            self.bound = reached
+        spent = self.admission.spent(self._members)
+        if not self._stopping and (reached := self.admission.spending.exceeded(spent)):
+            self.admission.bound = reached
             self._report(f"{reached}: stopping each run with a last checkpoint")
             self.stop("")
 
     def _keep_room(self) -> None:
         """Stop all runs where the disk has no room for the last checkpoint of each."""
-        running = [each.member for each in self._running.values()]
-        if not self._stopping and (found := shortage(self._folder, running)):
+        if not self._stopping and (found := shortage(self._folder, self._members)):
             self.shortage = found
             self._report(f"{found}. Stopping each run with a last checkpoint")
             self.stop("")
 
-    def _next(self) -> tuple[Member, str] | None:
-        """Return the next run, and its place among all; None where none waits."""
-        members = members_at_rungs(self._folder)
-        for number, member in enumerate(in_order(members), 1):
-            if member.name in self._tried or member.is_pruned:
-                continue
-            if member.is_finished:
-                self._tried.add(member.name)  # reading it again takes time
-                continue
-            if has_failed(member) and self._retry != "failed":
-                continue
-            if is_stopped(member):
-                if self._retry != "stopped":
-                    continue
-                unmark(member)
-            return member, f"{number} of {len(members)}"
-        return None
-
-    def _decides(self) -> bool:
-        """Rank the settings of a rung that all its runs have reached; return whether it did."""
-        if self._stopping or self.brake or self.bound or self.shortage:
-            return False
-        try:
-            decision = decide(self._folder)
-        except SeedbedError as error:
-            self.brake = str(error)
-            return False
-        if decision is None:
-            return False
-        self._report(describe_decision(decision))
-        self._tried -= {name for row in decision["ranking"] for name in row["runs"]}
-        return True
-
     def _start(self, member: Member, place: str) -> None:
-        self._tried.add(member.name)
+        self.admission.begin(member)
         note_begin(self._folder, member.name)
         member.log.parent.mkdir(exist_ok=True)
         rotate_log(member.log)
@@ -226,7 +176,7 @@ class Driver:
     def _wait(self) -> None:
         """Wait until a process ends, for an interval at most."""
         self._keep_room()
-        if self._spending.has_bound:
+        if self.admission.spending.has_bound:
             self._keep_bound()
         if self._shares.is_measuring:
             first = min(self._running.values(), key=attrgetter("begun"))
@@ -241,21 +191,21 @@ class Driver:
         os.close(running.end)
         if self._shares.is_measuring and running.member.frames:
             self._shares.choose()
-        was_on = self.brake
+        was_on = self.admission.brake
         self._report(f"{running.member.name}: {self._end(running, code)}")
         if not self._is_measured and running.member.is_finished:
             self._is_measured = True
             members = read_members(self._folder)
             self._report(describe_disk(self._folder, members, len(members)))
-        if self.brake and not was_on:
-            self._report(self.brake)
+        if self.admission.brake and not was_on:
+            self._report(self.admission.brake)
         self._live.show_end(self._begun)
 
     def _end(self, running: _Running, code: int) -> str:
         """Return how a run has ended in words, and record the end of a failed one."""
         member = running.member
         if member.is_finished:
-            self._alike.clear()
+            self.admission.note_finished()
             state = "finished" if member.goes_to_end else "at its rung"
             return f"{state}, {describe_score(member)}"
         if self._stopping or is_stopped(member):
@@ -267,14 +217,13 @@ class Driver:
         if code == ExitCode.RUN_DIRECTORY and " is in use by " in cause:
             return f"left to the process that trains it: {cause}"
         if code < 0 and self._may_go_on(member):
-            self._tried.discard(member.name)
+            self.admission.wait_again(member)
             why = " for want of memory" if memory_kills() > running.memory_kills else ""
             return f"killed by {code_name(code)}{why}; it resumes from its newest checkpoint"
         if not code and not member.summary():
             return "stopped by a signal of another process; the same command goes on"
-        end: End = {"code": code, "cause": cause, "env_frames": member.frames}
-        write_ends(member, [*read_ends(member), end])
-        self._note_failure(running, code, cause)
+        lived_s = time.monotonic() - running.begun
+        self.admission.note_failure(member, code, cause, lived_s)
         if not code:
             logs = member.run / "logs"
             return f"not finished, its last evaluation failed: see {member.log} and {logs}"
@@ -285,35 +234,6 @@ class Driver:
         kills = self._kills.setdefault(member.name, [])
         kills.append(member.frames)
         return len(kills) < _MOST_KILLS or kills[-1] > kills[-_MOST_KILLS]
-
-    def _note_failure(self, running: _Running, code: int, cause: str) -> None:
-        """Set the brake after failures that are alike: their runs wait again, as all others."""
-        if time.monotonic() - running.begun > _SOON_S:
-            self._alike.clear()
-            return
-        kind = code, re.sub(r"\d+", "0", cause.replace(running.member.name, ""))
-        if self._alike and self._alike[-1][1] != kind:
-            self._alike.clear()
-        self._alike.append((running.member, kind))
-        if len(self._alike) < _ALIKE:
-            return
-        for member, _ in self._alike if not self.brake else self._alike[-1:]:
-            write_ends(member, read_ends(member)[:-1])
-        self.brake = self.brake or (
-            f"{counted(_ALIKE, 'run')} in a row ended with {code_name(code)} for the same cause: "
-            f"no other run is started. {cause}. The same command goes on, with these too"
-        )
-
-
-def in_order(members: list[Member]) -> list[Member]:
-    """Return the runs seed-major: the n-th seed of every setting before the n+1-th of any."""
-    counts: dict[str, int] = {}
-    ranks = []
-    for member in members:
-        setting = repr(sorted(member.values.items()))
-        ranks.append(counts.setdefault(setting, 0))
-        counts[setting] += 1
-    return [member for _, _, member in sorted(zip(ranks, range(len(ranks)), members, strict=True))]
 
 
 def describe_score(member: Member) -> str:
