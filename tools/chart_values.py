@@ -126,6 +126,9 @@ class Values(Section):
     """`external` leaves `.spec.replicas` out of everything that is scaled, as GitOps needs."""
     fullnameOverride: str = ""
     """Objects are called NAME-learner and so on; it cannot change in a release."""
+    set: str = Field("", pattern=r"^([a-z0-9]([-a-z0-9]{0,51}[a-z0-9])?)?$")
+    """Set of runs that the release belongs to: a label on everything; its controller may read the
+    learners."""
     extraLabels: Strings = {}
     """On everything, pods too."""
     extraObjects: list[dict[str, Any]] = []

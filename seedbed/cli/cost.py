@@ -38,6 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--run", default="", metavar="NAME", help="name of the run, which has a bill of its own")
     text = "stop conditions in any form: with others a finished experiment resumes"
     add("--goal", default="", metavar="TEXT", help=text)
+    text = "set of runs that the release belongs to: its controller reads the rows before the end"
+    add("--set", default="", metavar="NAME", help=text)
     add("--replay", type=int, default=0, metavar="SHARDS", help="number of replay shards")
     text = "number of hosts of a learner that has several"
     add("--hosts", type=int, default=1, metavar="N", help=text)
@@ -102,7 +104,7 @@ def run(args: argparse.Namespace) -> None:
     learners = [partial(read_learner, url, tokens) for url in args.learner]
     goal = Goal(
         args.budget, args.idle_s, args.pending_s, args.run, args.goal, args.paused, args.replay,
-        args.ttl_s,
+        args.ttl_s, args.set,
     )  # fmt: skip
     meter = CostMeter(cluster, prices, learners, goal, secret.keep if secret else None)
     stopping = threading.Event()

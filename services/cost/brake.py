@@ -2,9 +2,11 @@
 
 import json
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -59,6 +61,7 @@ class Brake:
         self.finished = self.paused = self.waiting = ""
         self.finished_at: datetime | None = None
         self.held: Counter[str] = Counter()
+        self._read_from: float | None = None  # Unix time
         # An end that has begun: the actors are at zero, and the learner plays its last evaluation.
         self._ending = ""
         self._before: dict[str, int] | None = None
@@ -89,15 +92,18 @@ class Brake:
             state = {key: text for key, text in written.items() if text is not None}
         self.finished, self.paused = state.get("finished", ""), state.get("paused", "")
         self._ending, self.waiting = state.get("ending", ""), state.get("waiting", "")
+        self._read_from = _number(state.get("readFrom"))
         self._before, self._is_new = _replicas(state.get("resumeReplicas")), False
         if self.finished and state.get("goal", self._goal) != self._goal:
             log.info("the experiment continues: its stop conditions or its run have changed")
-            self._save(finished=None, finishedAt=None, ending=None, goal=None)
+            self._save(finished=None, finishedAt=None, ending=None, readFrom=None, goal=None)
             self.finished = self._ending = ""
+            self._read_from = None
         self.finished_at = _date(state.get("finishedAt", "")) if self.finished else None
         if self.paused and (self._ending or self.waiting):  # by hand: the learner is at zero, too
-            self._save(ending=None, waiting=None)
+            self._save(ending=None, readFrom=None, waiting=None)
             self._ending = self.waiting = ""
+            self._read_from = None
         if self.paused == BY_VALUE and not self._by_value:
             self._save(paused=None, pausedAt=None)
             self.paused = ""
@@ -125,9 +131,20 @@ class Brake:
 
     def call_off_end(self) -> None:
         """Bring the actors back, because no learner says any more that the experiment is over."""
-        if self._ending:
-            self._save(ending=None)
-            self._ending = ""
+        if self._ending or self._read_from is not None:
+            self._save(ending=None, readFrom=None)
+            self._ending, self._read_from = "", None
+
+    def begin_read(self) -> float:
+        """Return the Unix time since which the end waits for the last read of the learners' files.
+
+        Raises:
+            Exception: The time cannot be saved now; it counts all the same.
+        """
+        if self._read_from is None:
+            self._read_from = self._now()
+            self._save(readFrom=f"{self._read_from:.1f}")
+        return self._read_from
 
     def begin_wait(self, reason: str) -> None:
         """Take the actors to zero until a learner starts."""
@@ -153,9 +170,10 @@ class Brake:
         log.info("the experiment is over (%s): its pods go to zero", reason)
         # Holds, also where nothing can be saved.
         self.finished, self._ending, self.waiting = reason, "", ""
+        self._read_from = None
         before = self._remember()
         end = {"finished": reason, "finishedAt": self._date(), "goal": self._goal}
-        self._save(**end, resumeReplicas=before, ending=None, waiting=None)
+        self._save(**end, resumeReplicas=before, ending=None, readFrom=None, waiting=None)
 
     def pause(self, reason: str) -> None:
         """Write down that the release is paused, once."""
@@ -163,9 +181,10 @@ class Brake:
             return
         log.info("the release is paused (%s): its pods go to zero", reason)
         self.paused, self._ending, self.waiting = reason, "", ""
+        self._read_from = None
         before = self._remember()
         paused = {"paused": reason, "pausedAt": self._date()}
-        self._save(**paused, resumeReplicas=before, ending=None, waiting=None)
+        self._save(**paused, resumeReplicas=before, ending=None, readFrom=None, waiting=None)
 
     def apply(self, replicas: Mapping[str, int] | None) -> None:
         """Hold at zero what is to be there, or bring back what a pause or an end took away.
@@ -251,6 +270,14 @@ def _replicas(text: str | None) -> dict[str, int] | None:
     except (AttributeError, TypeError, ValueError):
         log.warning("resumeReplicas of the state is no JSON of numbers: %.100s", text)
         return {}
+
+
+def _number(text: str | None) -> float | None:
+    """Return a number of the state; None where there is none, or no finite one."""
+    with suppress(TypeError, ValueError):
+        number = float(text)  # type: ignore[arg-type]
+        return number if math.isfinite(number) else None
+    return None
 
 
 def _date(text: str) -> datetime | None:

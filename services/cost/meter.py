@@ -44,6 +44,9 @@ BUDGET_GRACE = 1.02
 # How long the end waits, once one learner has finished, for learners that report no end or do not
 # answer, because a pod that was just killed comes back and finds the end.
 STRAGGLER_TIMEOUT_S = 120.0
+# How long the end waits, once the learners have finished, for the controller of their set to read
+# their files to the end.
+ROWS_TIMEOUT_S = 30.0
 
 
 class Goal(NamedTuple):
@@ -58,6 +61,7 @@ class Goal(NamedTuple):
         paused: The chart's value `paused`.
         shards: Replay shards of the release.
         ttl_s: Time after the end at which the meter goes; 0 is never.
+        set: Name of the set of the release, whose controller reads the learners' files; "" is none.
     """
 
     budget: float = 0.0
@@ -68,6 +72,7 @@ class Goal(NamedTuple):
     paused: bool = False
     shards: int = 0
     ttl_s: float = 0.0
+    set: str = ""
 
 
 class CostMeter:
@@ -373,7 +378,7 @@ class CostMeter:
         is_over = self._is_over(ending)
         if ending:
             reason = printable(ending[0]["over"] or "")
-            if is_over:
+            if is_over and self._are_read(ending):
                 self.brake.finish(reason)
             else:
                 self.brake.begin_end(reason)
@@ -404,6 +409,20 @@ class CostMeter:
         return finished == len(ending) and (
             finished == len(self._frames) or waited_s >= STRAGGLER_TIMEOUT_S
         )
+
+    def _are_read(self, finished: "Sequence[RunStatus]") -> bool:
+        """Return whether an observer has all files of the learners, or the wait for it is over.
+
+        The state keeps when the wait began, so that it goes on where this meter is killed. The
+        last look comes before the end of the wait.
+
+        Args:
+            finished: Statuses of the learners, which have ended.
+        """
+        if not self.goal.set or all(status.get("rows_read") is True for status in finished):
+            return True
+        waited_s = abs(self._now() - self.brake.begin_read())
+        return waited_s > ROWS_TIMEOUT_S - POLL_INTERVAL_S
 
     def _state(self) -> dict[str, str | None]:
         with self._lock:

@@ -47,6 +47,7 @@ def test_the_meter_may_watch_pods() -> None:
         {"cost": {"pod": {"serviceAccount": {"create": False, "name": "own"}}}},
         {"learner": {"run": "second"}, "paused": True, "experiment": {"stop": {"dollars": 3}}},
         {"fullnameOverride": "n" * 35},
+        {"set": "rates"},
     ],
 )
 def test_the_last_resort_has_all_arguments_and_rights_of_the_meter(values: dict[str, Any]) -> None:

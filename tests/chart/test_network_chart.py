@@ -111,6 +111,30 @@ def test_the_api_server_may_be_anywhere() -> None:
     assert not reaches(narrow, "cost", Place("172.17.0.2"), 443)
 
 
+def test_the_controller_of_a_set_reads_the_learners_of_its_set_alone() -> None:
+    learner = pod("learner", {"grpc": 8470, "metrics": 9090})
+
+    def reads(
+        values: dict[str, Any], namespace: str = "rl", port: int = 9090, **labels: str
+    ) -> bool:
+        own = {
+            "app.kubernetes.io/name": "seedbed-set",
+            "app.kubernetes.io/instance": "rates",
+            "app.kubernetes.io/component": "controller",
+        }
+        given = own | {f"app.kubernetes.io/{key}": text for key, text in labels.items()}
+        controller = Place("10.4.1.9", given, namespace)
+        return allows(render(values).of("NetworkPolicy"), learner, "ingress", controller, port)
+
+    assert reads({"set": "rates"})
+    assert not reads({})
+    assert not reads({"set": "others"})
+    assert not reads({"set": "rates"}, port=8470), "it asks for no action"
+    assert not reads({"set": "rates"}, namespace="elsewhere")
+    assert not reads({"set": "rates"}, component="learner")
+    assert not reads({"set": "rates"}, name="seedbed")
+
+
 def test_actors_reach_learners_of_their_release_alone() -> None:
     policies = render().of("NetworkPolicy")
     learner = pod("learner", {"grpc": 8470, "metrics": 9090})

@@ -85,6 +85,29 @@ def test_labels_for_billing_and_queues() -> None:
         assert "app.kubernetes.io/version" not in labels
 
 
+@pytest.mark.parametrize("name", ["rates", "1e3", "yes"])
+def test_the_objects_of_a_run_name_its_set(name: str) -> None:
+    rendered = render({"set": name, "extraLabels": {"seedbed.dev/set": "x", "team": "rl"}})
+    job = rendered.one("CronJob", "pong-last-resort")["spec"]["jobTemplate"]["spec"]["template"]
+    for item in [*rendered.all, *rendered.pods().values(), job]:
+        labels = item["metadata"]["labels"]
+        assert (labels["seedbed.dev/set"], labels["team"]) == (name, "rl")
+    for workload in (*rendered.of("Deployment"), *rendered.of("StatefulSet")):
+        assert "seedbed.dev/set" not in workload["spec"]["selector"]["matchLabels"]
+    for container in (
+        *rendered.pods()["pong-cost"]["spec"]["containers"],
+        *job["spec"]["containers"],
+    ):
+        assert f"--set={name}" in container["args"]
+
+
+def test_a_release_of_no_set_names_none() -> None:
+    assert "seedbed.dev/set" not in render().text
+    assert "--set=" not in str(render().pods()["pong-cost"])
+    assert "set" in refused({"set": "Two Words"})
+    assert "set" in refused({"set": "a" * 54})
+
+
 def test_storage() -> None:
     assert render().one("StatefulSet", "pong-learner")["spec"]["volumeClaimTemplates"]
     bucket = render(values_of(CHART / "ci" / "bucket-values.yaml"))

@@ -64,6 +64,7 @@ LABELS are others of its own; "pods" ROLE takes those of the role's pod block. *
 {{- $own := include "seedbed.selectorLabels" . | fromYaml -}}
 {{- $more := .more | default dict -}}
 {{- if .pods }}{{ $more = (include "seedbed.pod" (dict "root" .root "component" .pods) | fromJson).labels }}{{ end -}}
+{{- with .root.Values.set }}{{ $_ := set $own "seedbed.dev/set" . }}{{ end -}}
 {{- mergeOverwrite (dict "app.kubernetes.io/part-of" "seedbed") .root.Values.extraLabels $more $own | toYaml -}}
 {{- end -}}
 

@@ -32,6 +32,9 @@ upgrade alone do they come back, and what applies manifests again and again woul
 - --pending-s={{ include "seedbed.setting" (dict "root" . "path" "stop.pending_s") }}
 - --run={{ $run }}
 - --goal={{ include "seedbed.goal" . }}
+{{- with .Values.set }}
+- --set={{ . }}
+{{- end }}
 {{- if .Values.paused }}
 - --paused
 {{- end }}
