@@ -8,7 +8,8 @@ import argparse
 import sys
 
 from seedbed.cli.arguments import add_namespace
-from seedbed.deploy.releases import find_release, names_release, print_logs
+from seedbed.deploy.releases import find_release, print_logs
+from seedbed.deploy.set_releases import is_on_cluster
 from seedbed.runtime.exit_codes import RunDirectoryError
 
 _ROLES = ("learner", "actor", "replay", "cost")
@@ -33,7 +34,7 @@ def run(args: argparse.Namespace) -> None:
             there is no such release, or no such pod.
     """
     name = args.release
-    if not names_release(name, args.namespace):
+    if not is_on_cluster(name, args.namespace):
         raise RunDirectoryError(f"{name} is a path of this machine: its logs are in {name}/logs")
     release = find_release(name, args.namespace or "default")
     sys.stdout.flush()

@@ -33,6 +33,8 @@ GROUPS = {
         "replay": "run one replay shard, for learners with `storage: remote`",
         "sweep": "train a set of runs: values of settings, with several seeds each",
         "stop": "stop a run, a set of runs or a release with last checkpoints",
+        "pause": "pause a release, or a set of runs on a cluster",
+        "resume": "resume what was paused",
         "suite": "deploy and compare the 57 games of Atari",
         "tokens": "make the token files of a release",
         "cost": "price a release on Kubernetes, and end it when it is over",
@@ -73,6 +75,8 @@ EXAMPLES = {
     "replay": "replay --sequences 100000 --listen 0.0.0.0:8480 --token-file tokens/shard",
     "sweep": "sweep cartpole-vtrace --set learner.optimizer.learning_rate=1e-3,3e-3 --seeds 3",
     "stop": "stop runs/cartpole-vtrace",
+    "pause": "pause pong-vtrace",
+    "resume": "resume pong-vtrace",
     "suite": "suite table sweeps/atari57",
     "tokens": "tokens tokens",
     "cost": "cost --help",
@@ -94,7 +98,6 @@ EXAMPLES = {
 }
 # Words of other programs, and what does the same here.
 OTHER_WORDS = {
-    "resume": "`seedbed train` resumes, by the same command or with the run directory",
     "restart": "`seedbed train` resumes; --restart fresh begins anew",
     "continue": "`seedbed train` resumes, by the same command or with the run directory",
     "watch": "`seedbed status RUN_DIR` shows a run; `seedbed evaluate --video` films it",

@@ -1,9 +1,8 @@
 """Stop a run, a set of runs, or a release: each saves a last checkpoint.
 
-A name is a path where it has a slash or exists; with -n it is a release. A release is paused: its
-meter takes the pods to zero, and the command that is printed brings them back. A whole set goes on
-by the same command later. One run of a set, named by its name, stays stopped: `seedbed sweep DIR
---retry stopped` starts it again.
+A name is a path where it has a slash or exists; with -n it is a release or a set on a cluster. That
+is paused, as by `seedbed pause`. A whole set of this machine goes on by the same command later. One
+run of it, named by its name, stays stopped: `seedbed sweep DIR --retry stopped` starts it again.
 """
 
 import argparse
@@ -13,9 +12,10 @@ from pathlib import Path
 
 from seedbed.cli.arguments import add_namespace
 from seedbed.cli.status import read_file
-from seedbed.deploy.releases import find_release, names_release, stop
+from seedbed.deploy.pauses import pause
+from seedbed.deploy.set_releases import find, is_on_cluster
 from seedbed.runs.found import is_run
-from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
+from seedbed.runtime.exit_codes import RunDirectoryError, SeedbedError
 from seedbed.runtime.locks import holder_of
 from seedbed.runtime.paths import shown
 from seedbed.runtime.terminal import print_lines
@@ -24,10 +24,10 @@ from seedbed.sets.stopped import mark_stopped
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare `stop DIR|RELEASE [RUN]`."""
+    """Declare `stop DIR|NAME [RUN]`."""
     add = parser.add_argument
-    text = "run directory, folder of a set, or name of a release"
-    add("directory", metavar="DIR|RELEASE", help=text)
+    text = "run directory, folder of a set, or name of a release or a set on a cluster"
+    add("directory", metavar="DIR|NAME", help=text)
     add("runs", metavar="RUN", nargs="*", help="names of runs of the set (default: all)")
     add_namespace(parser)
 
@@ -39,8 +39,8 @@ def run(args: argparse.Namespace) -> None:
         SeedbedError: RUN_DIRECTORY: there is no such run, or its process is on another host; USAGE,
             the name is that of a folder and of a release; DEPLOY, the cluster does not pause it.
     """
-    if names_release(args.directory, args.namespace):
-        _stop_release(args)
+    if is_on_cluster(args.directory, args.namespace):
+        _pause(args)
         return
     directory = Path(args.directory)
     if not is_folder_of_runs(directory):
@@ -60,19 +60,15 @@ def run(args: argparse.Namespace) -> None:
         _stop_set(directory, list(members.values()))
 
 
-def _stop_release(args: argparse.Namespace) -> None:
+def _pause(args: argparse.Namespace) -> None:
     name = args.directory
-    if args.runs:
-        raise SeedbedError(
-            ExitCode.USAGE, f"{name} is no folder here, and a release has no runs to name"
-        )
     try:
-        release = find_release(name, args.namespace or "default")
+        found = find(name, args.namespace or "default")
     except SeedbedError as error:
         if args.namespace is not None:
             raise
         raise RunDirectoryError(f"there is no folder {name} here, and {error}") from error
-    print_lines(stop(release))
+    pause(found, args.runs, print_lines)
 
 
 def _stop_set(folder: Path, members: list[Member]) -> None:

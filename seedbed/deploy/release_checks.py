@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from seedbed.deploy.follow import learner_status
 from seedbed.deploy.obstacles import Obstacle, ending, is_ready, pod_obstacle, refusal
+from seedbed.deploy.pauses import resume_command
 from seedbed.deploy.plan import (
     ApiObject,
     first_pod,
@@ -22,7 +23,7 @@ from seedbed.deploy.plan import (
 )
 from seedbed.deploy.programs import has_namespace
 from seedbed.deploy.release_view import ReleaseView
-from seedbed.deploy.releases import METER_SILENT_S, resume_command
+from seedbed.deploy.releases import METER_SILENT_S
 from seedbed.runtime.exit_codes import ConfigError, ExitCode
 from seedbed.runtime.findings import Finding
 from seedbed.runtime.formats import duration

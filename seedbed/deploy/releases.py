@@ -1,8 +1,9 @@
-"""Releases of a namespace: their learners, their state, and their pause."""
+"""Releases of a namespace: their learners, their state, and their logs."""
 
 import json
 import re
-from pathlib import Path, PurePosixPath
+from collections.abc import Sequence
+from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 import yaml
@@ -18,17 +19,14 @@ from seedbed.deploy.plan import (
 )
 from seedbed.deploy.programs import run
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.runtime.formats import duration
 
 _LABEL = "app.kubernetes.io"
 _OURS = f"-l={_LABEL}/name=seedbed"
 _WORKLOADS = ("StatefulSet", "JobSet")
 # From the last save of a meter on, which saves every 20 s: as the alert SeedbedMeterSilent has it.
 METER_SILENT_S = 300.0
-# The last resort runs each ten minutes, and acts where the meter is silent.
-_LAST_RESORT_S = 600.0 + METER_SILENT_S
-# What `stop` writes into the state; the meter and NOTES show it.
-STOPPED = "seedbed stop"
+# Of the objects of a run that belongs to a set of runs.
+SET_LABEL = "seedbed.dev/set"
 
 
 class Learner(NamedTuple):
@@ -97,6 +95,11 @@ class Release(NamedTuple):
             before = json.loads((self.state or {}).get("resumeReplicas", "{}"))
             there = {name: number or before.get(name, 0) for name, number in there.items()}
         return there
+
+    @property
+    def of_set(self) -> str:
+        """Name of the set whose run it is; empty for a release of its own."""
+        return next((x["metadata"]["labels"].get(SET_LABEL, "") for x in self.objects), "")
 
     @property
     def label(self) -> str:
@@ -171,81 +174,34 @@ def find_release(name: str, namespace: str) -> Release:
         SeedbedError: DEPLOY, there is none, or as `releases_of`.
     """
     releases = releases_of(namespace)
+    if (found := release_named(name, releases)) is not None:
+        return found
+    raise no_such("release", name, namespace, [release.name for release in releases])
+
+
+def release_named(name: str, releases: Sequence[Release]) -> Release | None:
+    """Return the release of a name, of its objects or Helm's; None where none has it."""
     for release in releases:
         if name == release.name or name in map(helm_release, release.objects):
             return release
-    there = ", ".join(release.name for release in releases) or "none"
-    raise SeedbedError(
-        ExitCode.DEPLOY,
-        f"there is no release {name} in namespace {namespace}; there: {there}. Another namespace: "
-        "-n NAMESPACE; what `helm uninstall` has left is read again after an install with "
-        "--set paused=true",
-    )
+    return None
 
 
-def names_release(text: str, namespace: str | None) -> bool:
-    """Return whether a word of the command line means a release, not a path of this machine.
+def no_such(kind: str, name: str, namespace: str, there: Sequence[str]) -> SeedbedError:
+    """Return the error that no release, or no set, has a name.
 
     Args:
-        text: The word: a path where it has a slash or exists, unless a namespace is given.
-        namespace: The namespace that the command line gives.
-
-    Raises:
-        SeedbedError: USAGE, it is the name of both.
+        kind: What was looked for.
+        name: Its name.
+        namespace: Where it was looked for.
+        there: Names of those that are there.
     """
-    if namespace is not None:
-        return True
-    if "/" in text or text in (".", ".."):
-        return False
-    if not Path(text).exists():
-        return True
-    try:
-        find_release(text, "default")
-    except SeedbedError:  # no such release, or no cluster at all
-        return False
-    raise SeedbedError(
-        ExitCode.USAGE,
-        f"{text} is a folder here and a release in namespace default: name the folder ./{text}, "
-        f"or the release {text} -n default",
+    return SeedbedError(
+        ExitCode.DEPLOY,
+        f"there is no {kind} {name} in namespace {namespace}; there: {', '.join(there) or 'none'}. "
+        "Another namespace: -n NAMESPACE; what `helm uninstall` has left is read again after an "
+        "install with --set paused=true",
     )
-
-
-def stop(release: Release) -> str:
-    """Pause a release, and return a sentence on what happens.
-
-    Raises:
-        SeedbedError: DEPLOY, it has no meter, which would pause it, or kubectl fails.
-    """
-    state, meters = release.state, release.workloads("cost")
-    if release.hold is not None:
-        kind, reason = release.hold
-        return f"{release.name} is {kind} already: {reason}"
-    if state is None or not meters:
-        why = "cost.enabled: false" if state is None else "it has left after the end"
-        raise SeedbedError(
-            ExitCode.DEPLOY,
-            f"release {release.name} has no cost meter ({why}), which would pause it: `helm -n "
-            f"{release.namespace} upgrade {release.name} CHART --reuse-values --set paused=true`",
-        )
-    _patch(release, STOPPED)
-    if not (meters[0].get("status") or {}).get("readyReplicas"):
-        return (
-            f"{release.name} is to pause, but its cost meter is not ready: the last resort takes "
-            f"the pods to zero, within {duration(_LAST_RESORT_S)}; `seedbed check release "
-            f"{release.name} -n {release.namespace}` names what keeps the meter"
-        )
-    return (
-        f"{release.name} pauses: the cost meter takes its pods to zero within some ten seconds, "
-        "and the learner writes a last checkpoint\n"
-        f"to resume: {resume_command(release.name, release.namespace)}\n"
-        f"its files: seedbed fetch {release.name} DIR -n {release.namespace}"
-    )
-
-
-def resume_command(release: str, namespace: str) -> str:
-    """Return the command that ends a pause which no value of the chart has begun."""
-    patch = json.dumps({"data": {"paused": None}}, separators=(",", ":"))
-    return f"kubectl -n {namespace} patch configmap {release}-state --type merge -p '{patch}'"
 
 
 def print_logs(release: Release, role: str, follows: bool, tail: int) -> None:
@@ -273,13 +229,6 @@ def print_logs(release: Release, role: str, follows: bool, tail: int) -> None:
     options = ("--prefix", "--all-containers", f"--tail={tail}", f"--follow={str(follows).lower()}")
     most = f"--max-log-requests={8 * len(pods)}"  # containers, of which a pod has a few
     run(*kubectl, "logs", selector, *options, most, to_stdout=True)
-
-
-def _patch(release: Release, paused: str) -> None:
-    patch = json.dumps({"data": {"paused": paused}})
-    name = f"{release.name}-state"
-    where = f"--namespace={release.namespace}"
-    run("kubectl", where, "patch", "configmap", name, "--type=merge", f"--patch={patch}")
 
 
 def _job_sets(where: str) -> list[ApiObject]:

@@ -60,6 +60,7 @@ def test_a_finished_release(server: ApiServer) -> None:
 def test_a_paused_release(server: ApiServer) -> None:
     said = notes_of_state(server, {"paused": "stop.idle_s: 900 of 600"}, {})
     assert said.startswith("PAUSED: stop.idle_s: 900 of 600.")
+    assert "seedbed resume pong -n " in said
     assert """-p '{"data":{"paused":null}}\'""" in said
     by_value = notes({"paused": True})
     assert by_value.startswith("PAUSED: paused is true")

@@ -108,9 +108,9 @@ def test_a_cluster_that_does_not_answer_hides_no_run(
 def test_stop_pauses_a_release(make: Any, capsys: pytest.CaptureFixture[str]) -> None:
     cluster = make()
     assert main(["stop", "pong"]) == 0
-    assert cluster.json("patch") == {"data": {"paused": "seedbed stop"}}
+    assert cluster.json("patch") == {"data": {"paused": "seedbed pause"}}
     said = capsys.readouterr().err
-    assert """patch configmap pong-state --type merge -p '{"data":{"paused":null}}'""" in said
+    assert "to resume: seedbed resume pong -n default" in said
     cluster.state(finished="stop.env_frames: 80 of 80")
     before = len([call for call in cluster.calls if "patch" in call])
     assert main(["stop", "pong"]) == 0
@@ -136,7 +136,7 @@ def test_a_release_whose_stop_was_raised_is_not_finished(
     cluster.state(**kept, **end, goal="another", unixTime=now)
     assert find_release("pong", "default").resuming()["learner"] == 1
     assert main(["stop", "pong"]) == 0
-    assert cluster.json("patch") == {"data": {"paused": "seedbed stop"}}
+    assert cluster.json("patch") == {"data": {"paused": "seedbed pause"}}
     (meter,) = release.workloads("cost")
     (goal,) = (x for x in meter["spec"]["template"]["spec"]["containers"][0]["args"]
                if x.startswith("--goal="))  # fmt: skip

@@ -59,7 +59,7 @@ def test_the_result_comes_home(
     assert "reads it meanwhile" not in capsys.readouterr().err, "the learner's pod has the claim"
     assert home.frames_of_policy() > 0
 
-    assert main(["stop", "pong", "-n", namespace]) == 0
+    assert main(["pause", "pong", "-n", namespace]) == 0
     pong.until(lambda: at_zero(pong), "the pause has taken it to zero")
     paused = home.fetch()["env_frames"]
     assert paused > running
@@ -71,8 +71,7 @@ def test_the_result_comes_home(
     upload = {"learner": {"upload": "file:///runs/uploads"}}
     stop = {"stop": {"env_frames": paused + 1}, "evaluation": {"episodes": 1}}
     pong.upgrade(values(experiment=stop | upload))
-    pong.kubectl("patch", "configmap", "pong-state", "--type=merge", "-p",
-                 '{"data":{"paused":null}}')  # fmt: skip
+    assert main(["resume", "pong", "-n", namespace]) == 0
     pong.until(lambda: pong.state().get("finished"), "it is finished")
     pong.until(lambda: at_zero(pong), "the end has taken it to zero")
     assert home.fetch()["env_frames"] > paused

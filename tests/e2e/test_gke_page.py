@@ -18,7 +18,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.e2e_all, pytest.mark.timeout(3000)]
 
 # The page is of the namespace `default`, which a test leaves alone.
 SEEDBED = """#!/bin/sh
-case $1 in deploy | fetch | list | logs | stop) set -- "$@" --namespace {namespace} ;; esac
+case $1 in
+deploy | fetch | list | logs | pause | resume) set -- "$@" --namespace {namespace} ;;
+esac
 exec {python} -m seedbed.cli.main "$@"
 """
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from seedbed.cli.main import main
 from tests.e2e.release import CHART, Release, command, until, values
 from tests.support.chart import merged
 
@@ -132,9 +133,7 @@ def test_an_idle_release_pauses(namespace: str, tmp_path: Path) -> None:
     idle.until(lambda: has_left(idle), "it is at zero")
     idle.upgrade(given)
     assert at_zero(idle), "an upgrade starts nothing"
-    # As NOTES say.
-    idle.kubectl("patch", "configmap", "idle-state", "--type=merge", "-p",
-                 '{"data":{"paused":null}}')  # fmt: skip
+    assert main(["resume", "idle", "-n", namespace]) == 0
     idle.until(lambda: idle.replicas("statefulset/idle-learner") == 1, "the learner is back")
     idle.scale("deployment/idle-actor", 1)
     idle.trains()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import stat
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.support.chart import render
 
+_INSTANCE = "app.kubernetes.io/instance"
 _PROGRAM = """#!{python}
 import json, subprocess, sys
 from pathlib import Path
@@ -51,12 +55,37 @@ elif "delete" in words or "logs" in words:
 elif "patch" in words:
     patch = next(word for word in words if word.startswith("--patch=")).removeprefix("--patch=")
     (folder / "patch.json").write_text(patch)
+    patch, name = json.loads(patch), words[words.index("configmap") + 1]
+    for file in (folder / "objects.json", folder / "sets.json"):
+        content = json.loads(file.read_text())
+        for item in content["items"]:
+            if (item["kind"], item["metadata"]["name"]) == ("ConfigMap", name):
+                data = item["data"] = item.get("data") or {{}}
+                if isinstance(patch, dict):
+                    data.update(patch["data"])
+                    item["data"] = {{key: data[key] for key in data if data[key] is not None}}
+                    continue
+                for step in patch:
+                    key = step["path"].removeprefix("/data/")
+                    if step["op"] == "test" and data.get(key) != step["value"]:
+                        fail("the server rejected our request due to an error in our request")
+                    if step["op"] == "remove":
+                        del data[key]
+                    if step["op"] == "replace":
+                        data[key] = step["value"]
+        file.write_text(json.dumps(content))
 elif "jobsets.jobset.x-k8s.io" in words:
     if not (folder / "jobsets.json").exists():
         sys.exit('error: the server doesn\\'t have a resource type "jobsets"')
     read("jobsets.json")
 elif "persistentvolumeclaim" in words:
     read("claim.json")
+elif "persistentvolumeclaims" in words:
+    if not (folder / "claims.json").exists():
+        fail("persistentvolumeclaims is forbidden: User cannot list resource")
+    read("claims.json")
+elif "-l=app.kubernetes.io/name=seedbed-set" in words:
+    read("sets.json")
 elif "pods" in words and "-o=name" in words:
     print("\\n".join("pod/" + pod["metadata"]["name"]
           for pod in json.loads((folder / "pods.json").read_text())["items"]))
@@ -70,7 +99,7 @@ else:
 
 
 class StandIn:
-    """A cluster with one release, `pong`, whose volumes are folders of this machine.
+    """A cluster with one release, `pong`, and sets; volumes are folders of this machine.
 
     Args:
         folder: For its files and the volumes.
@@ -85,6 +114,8 @@ class StandIn:
         kinds = ("StatefulSet", "Deployment", "ConfigMap")
         self.objects = [self._as_live(item) for item in json.loads(text)]
         self._write("objects", [item for item in self.objects if item["kind"] in kinds])
+        self._file("sets", {"items": []})
+        self._file("claims", {"items": []})
         if sets := [item for item in self.objects if item["kind"] == "JobSet"]:
             self._write("jobsets", sets)
         self.pods([])
@@ -107,7 +138,7 @@ class StandIn:
 
     def _write(self, name: str, items: list[Any]) -> None:
         # As `kubectl get -l app.kubernetes.io/name=seedbed` answers.
-        ours = [x for x in items if "app.kubernetes.io/instance" in x["metadata"]["labels"]]
+        ours = [x for x in items if _INSTANCE in x["metadata"]["labels"]]
         self._file(name, {"items": ours})
 
     def _file(self, name: str, content: Any) -> None:
@@ -120,6 +151,80 @@ class StandIn:
                 item["data"] = data
         kinds = ("StatefulSet", "Deployment", "ConfigMap")
         self._write("objects", [item for item in self.objects if item["kind"] in kinds])
+
+    def a_set(
+        self, name: str, runs: Mapping[str, Any], awake: Sequence[str] = (), **data: str
+    ) -> None:
+        """Let there be a set, with these runs as its controller keeps them.
+
+        Args:
+            name: Name of the set.
+            runs: Each run by name; empty before the controller has begun.
+            awake: Those that have the objects of a release, beside what is there.
+            data: What the controller and people have written.
+        """
+        labels = {"app.kubernetes.io/name": "seedbed-set", "app.kubernetes.io/instance": name}
+        packed = base64.b64encode(gzip.compress(json.dumps(runs).encode())).decode()
+        claim = {"name": "set", "persistentVolumeClaim": {"claimName": f"{name}-set"}}
+        mount = {"name": "set", "mountPath": str(self.set_volume(name))}
+        container = {"name": "controller", "image": "seedbed-cost:1", "volumeMounts": [mount]}
+        pod = {"containers": [container], "volumes": [claim]}
+        items = [
+            {"kind": "ConfigMap", "metadata": {"name": f"{name}-set"}},
+            {
+                "kind": "ConfigMap",
+                "metadata": {"name": f"{name}-set-state"},
+                "data": data,
+                "binaryData": {"runs.json.gz": packed} if runs else {},
+            },
+            {
+                "kind": "Deployment",
+                "metadata": {"name": f"{name}-set"},
+                "spec": {"replicas": 1, "template": {"spec": pod}},
+                "status": {"readyReplicas": 1},
+            },
+        ]
+        for item in items:
+            item["metadata"] |= {"namespace": "default", "labels": dict(labels)}
+        items[2]["metadata"]["labels"]["app.kubernetes.io/component"] = "controller"
+        there = self.json("sets")["items"]
+        self._file("sets", {"items": [*there, *items]})
+        objects = self.json("objects")["items"]
+        template = [x for x in self.objects if x["metadata"]["labels"].get(_INSTANCE) == "pong"]
+        for run in awake:
+            for item in json.loads(json.dumps(template).replace("pong", run)):
+                item["metadata"]["labels"]["seedbed.dev/set"] = name
+                if item["metadata"]["name"] == f"{run}-state":
+                    item["data"] = {"unixTime": f"{time.time():.3f}"}
+                if item["kind"] in ("StatefulSet", "Deployment", "ConfigMap"):
+                    objects.append(item)
+        self._file("objects", {"items": objects})
+
+    def set_volume(self, name: str) -> Path:
+        """Folder of this machine that is the volume of a set's controller."""
+        return self.folder / f"{name}-set"
+
+    def data(self, name: str) -> dict[str, str]:
+        """What a ConfigMap has by now."""
+        every = self.json("objects")["items"] + self.json("sets")["items"]
+        named = [x for x in every if (x["kind"], x["metadata"]["name"]) == ("ConfigMap", name)]
+        (found,) = named
+        return dict(found.get("data") or {})
+
+    def writes(self, name: str, **data: str) -> None:
+        """Let somebody else write keys of a ConfigMap."""
+        for file in ("objects", "sets"):
+            items = self.json(file)["items"]
+            for item in items:
+                if (item["kind"], item["metadata"]["name"]) == ("ConfigMap", name):
+                    item["data"] = (item.get("data") or {}) | data
+            self._file(file, {"items": items})
+
+    def without_release(self) -> None:
+        """Let the release not be there."""
+        items = self.json("objects")["items"]
+        ours = [x for x in items if x["metadata"]["labels"][_INSTANCE] != "pong"]
+        self._file("objects", {"items": ours})
 
     def pods(self, names: list[str], **volumes: str) -> None:
         """Let these pods of the learner run, each with the claim that is named, or another one."""

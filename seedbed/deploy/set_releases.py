@@ -1,0 +1,203 @@
+"""Sets of runs on a cluster, by the objects of their releases: their state and their runs."""
+
+import base64
+import gzip
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple, TypedDict
+
+from seedbed.deploy.plan import ApiObject, helm_release
+from seedbed.deploy.programs import run
+from seedbed.deploy.releases import (
+    Release,
+    no_such,
+    release_named,
+    releases_of,
+)
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+
+_LABEL = "app.kubernetes.io"
+# States of a run that trains no further frame.
+OVER = ("finished", "failed", "diverged", "pruned")
+
+
+class RunEntry(TypedDict, total=False):
+    """What the controller of a set keeps of a run."""
+
+    state: str
+    reason: str
+    frames: int | None
+    goal: int | None  # emulator frames at which it ends
+    score: float | None  # mean return of the last evaluation
+    dollars: float | None
+    seconds_left: float | None
+
+
+class ClusterSet(NamedTuple):
+    """A set of runs on a cluster.
+
+    Attributes:
+        name: Name of its release and of its objects.
+        namespace: Its namespace.
+        objects: Its Deployment and its ConfigMaps.
+        awake: Its runs that have objects, by name.
+    """
+
+    name: str
+    namespace: str
+    objects: list[ApiObject]
+    awake: dict[str, Release]
+
+    @property
+    def state(self) -> dict[str, str]:
+        """What the controller and people have written; {} before the controller has begun."""
+        return dict(self._state_object.get("data") or {})
+
+    @property
+    def runs(self) -> dict[str, RunEntry]:
+        """Every run by name, as the controller has it; {} before the controller has begun."""
+        packed = (self._state_object.get("binaryData") or {}).get("runs.json.gz")
+        return dict(json.loads(gzip.decompress(base64.b64decode(packed)))) if packed else {}
+
+    @property
+    def controller(self) -> ApiObject | None:
+        """Deployment of the controller; None where somebody has removed it."""
+        return self._named("Deployment", f"{self.name}-set")
+
+    @property
+    def paused(self) -> str:
+        """Reason of a person who has paused the whole set; empty while it is not."""
+        return self.state.get("paused", "")
+
+    def entry(self, name: str) -> RunEntry:
+        """Return what is kept of a run.
+
+        Raises:
+            SeedbedError: DEPLOY, the set has no such run.
+        """
+        runs = self.runs
+        if name not in runs and name not in self.awake:
+            raise SeedbedError(
+                ExitCode.DEPLOY,
+                f"the set {self.name} in namespace {self.namespace} has no run {name}: `seedbed "
+                f"list {self.name} -n {self.namespace}` names them",
+            )
+        return runs.get(name) or {"state": "starting"}
+
+    @property
+    def _state_object(self) -> ApiObject:
+        return self._named("ConfigMap", f"{self.name}-set-state") or ApiObject()
+
+    def _named(self, kind: str, name: str) -> ApiObject | None:
+        found = (x for x in self.objects if (x["kind"], x["metadata"]["name"]) == (kind, name))
+        return next(found, None)
+
+
+class Found(NamedTuple):
+    """What is in a namespace.
+
+    Attributes:
+        sets: Its sets, with their runs.
+        releases: Its releases that are no run of these sets.
+    """
+
+    sets: list[ClusterSet]
+    releases: list[Release]
+
+
+def everything_in(namespace: str) -> Found:
+    """Return the sets and the other releases of a namespace; of all namespaces where it is empty.
+
+    Raises:
+        SeedbedError: As `releases_of`.
+    """
+    where = f"--namespace={namespace}" if namespace else "--all-namespaces"
+    releases = releases_of(namespace)
+    words = ("get", "deployments,configmaps", "-o=json", f"-l={_LABEL}/name=seedbed-set")
+    text = run("kubectl", where, "--request-timeout=15s", *words)
+    by_place: dict[tuple[str, str], list[ApiObject]] = {}
+    for item in json.loads(text)["items"]:
+        meta = item["metadata"]
+        place = meta["namespace"], meta["labels"].get(f"{_LABEL}/instance", "")
+        by_place.setdefault(place, []).append(ApiObject(item))
+    sets = []
+    for (space, name), objects in sorted(by_place.items()):
+        if any(x["metadata"]["name"] == f"{name}-set" for x in objects):
+            awake = {x.name: x for x in releases if (x.namespace, x.of_set) == (space, name)}
+            sets.append(ClusterSet(name, space, objects, awake))
+    places = {(one.namespace, one.name) for one in sets}
+    return Found(sets, [x for x in releases if (x.namespace, x.of_set) not in places])
+
+
+def find(name: str, namespace: str) -> ClusterSet | Release:
+    """Return the set or the release of a name; a run of a set is a release, too.
+
+    Raises:
+        SeedbedError: DEPLOY, there is none, or as `releases_of`; USAGE, there are both.
+    """
+    found = everything_in(namespace)
+    of_sets = [run for one in found.sets for run in one.awake.values()]
+    the_set = next((x for x in found.sets if name == x.name or name in _helm_names(x)), None)
+    release = release_named(name, [*found.releases, *of_sets])
+    if the_set is not None and release is not None:
+        raise SeedbedError(
+            ExitCode.USAGE,
+            f"{name} is a set and a release in namespace {namespace}: install one of them under "
+            "another name",
+        )
+    if (one := the_set or release) is None:
+        there = [*(x.name for x in found.releases), *(f"the set {x.name}" for x in found.sets)]
+        raise no_such("release", name, namespace, there)
+    return one
+
+
+def set_of_run(release: Release) -> ClusterSet | None:
+    """Return the set whose run a release is; None for one of its own, or whose set is gone.
+
+    Raises:
+        SeedbedError: As `releases_of`.
+    """
+    if not release.of_set:
+        return None
+    sets = everything_in(release.namespace).sets
+    return next((one for one in sets if one.name == release.of_set), None)
+
+
+def is_on_cluster(text: str, namespace: str | None) -> bool:
+    """Return whether a word of the command line means a release or a set, not a path.
+
+    Args:
+        text: The word: a path where it has a slash or exists, unless a namespace is given.
+        namespace: The namespace that the command line gives.
+
+    Raises:
+        SeedbedError: USAGE, it is the name of both.
+    """
+    if namespace is not None:
+        return True
+    if "/" in text or text in (".", ".."):
+        return False
+    if not Path(text).exists():
+        return True
+    try:
+        kind = "set" if isinstance(find(text, "default"), ClusterSet) else "release"
+    except SeedbedError:  # no such release, or no cluster at all
+        return False
+    raise SeedbedError(
+        ExitCode.USAGE,
+        f"{text} is a folder here and a {kind} in namespace default: name the folder ./{text}, "
+        f"or the {kind} {text} -n default",
+    )
+
+
+def states_in_words(runs: Mapping[str, RunEntry]) -> str:
+    """Return how many runs are in each state: `3 of 8 finished, 2 training, 3 waiting`."""
+    counts = Counter(one["state"] for one in runs.values())
+    words = [f"{counts.pop('finished', 0)} of {len(runs)} finished"]
+    return ", ".join([*words, *(f"{count} {state}" for state, count in counts.most_common())])
+
+
+def _helm_names(one: ClusterSet) -> set[str]:
+    return {name for item in one.objects if (name := helm_release(item))}
