@@ -11,6 +11,7 @@ from seedbed.config import parse_experiment
 from seedbed.services.cost.price_table import tables
 from tests.support.chart import (
     CHART,
+    SHARDS,
     merged,
     refused,
     render,
@@ -99,6 +100,13 @@ def test_the_objects_of_a_run_name_its_set(name: str) -> None:
         *job["spec"]["containers"],
     ):
         assert f"--set={name}" in container["args"]
+
+
+def test_volumes_outlive_a_set_with_its_name() -> None:
+    shards = render(merged(SHARDS, {"set": "1e3"}))
+    for kind in ("learner", "replay"):
+        (claim,) = shards.one("StatefulSet", f"pong-{kind}")["spec"]["volumeClaimTemplates"]
+        assert claim["metadata"]["labels"]["seedbed.dev/set"] == "1e3"
 
 
 def test_a_release_of_no_set_names_none() -> None:
