@@ -1,6 +1,7 @@
-"""List the runs below a folder, and releases on a cluster: state, progress, score, time, cost.
+"""List the runs below a folder, and what is on a cluster: state, progress, score, time, cost.
 
-Without DIR, runs/ and the releases of a namespace, where kubectl has a cluster.
+Without DIR, runs/ and the releases and sets of a namespace, where kubectl has a cluster. A set is
+one row; its name, where no folder has it, lists its runs.
 """
 
 import argparse
@@ -12,7 +13,14 @@ from seedbed.cli.arguments import add_namespace
 from seedbed.cli.output import emit
 from seedbed.cli.status import read_file
 from seedbed.cli.status_page import state_of
-from seedbed.deploy.rows import has_cluster, rows_of
+from seedbed.deploy.rows import has_cluster, row_of_release, rows_of, rows_of_runs
+from seedbed.deploy.set_releases import (
+    ClusterSet,
+    LeftVolumes,
+    everything_in,
+    find,
+    left_volumes,
+)
 from seedbed.runs.found import runs_below
 from seedbed.runs.layout import learner_directories
 from seedbed.runs.standing import UNKNOWN, standing_of
@@ -29,18 +37,19 @@ from seedbed.runtime.formats import (
     significant,
 )
 from seedbed.runtime.terminal import print_lines
+from seedbed.runtime.text import counted
 
 _FOLDER = "runs"
 _HEAD = ("run", "state", "frames", "done", "return", "evaluation", "time", "to go", "cost")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare `list [DIR]`."""
-    text = f"folder of runs, or a run directory (default: {_FOLDER}, and the releases)"
+    """Declare `list [DIR|SET]`."""
+    text = f"folder of runs, run directory, or set (default: {_FOLDER}, and what is on a cluster)"
     add = parser.add_argument
-    add("folder", metavar="DIR", nargs="?", type=Path, help=text)
+    add("folder", metavar="DIR|SET", nargs="?", help=text)
     add_namespace(parser)
-    text = "releases of all namespaces"
+    text = "releases and sets of all namespaces"
     add("--all-namespaces", "-A", action="store_true", help=text)
     add("--json", action="store_true", help="print JSON instead of the table")
 
@@ -49,22 +58,56 @@ def run(args: argparse.Namespace) -> None:
     """Print the table, or JSON, to stdout.
 
     Raises:
-        SeedbedError: RUN_DIRECTORY: no run is there, and no release. DEPLOY: no cluster answers
-            that was asked for.
+        SeedbedError: RUN_DIRECTORY: no run is there, no release and no set. DEPLOY: no cluster
+            answers that was asked for.
     """
     named = args.all_namespaces or args.namespace is not None
+    space = "" if args.all_namespaces else args.namespace or "default"
+    if _is_name(args.folder) and space and (named or has_cluster()):
+        _print_found(args.folder, space, named, args.json)
+        return
     releases: list[dict[str, Any]] = []
     if named or (args.folder is None and has_cluster()):
         try:
-            releases = rows_of("" if args.all_namespaces else args.namespace or "default")
+            found = everything_in(space)
+            releases = rows_of(found)
+            _tell_what_is_left(left_volumes(space, found))
         except SeedbedError as error:
             if named:
                 raise
             print_lines(f"no release is listed: {error}", "WARNING")
-    folder = args.folder or Path(_FOLDER)
+    folder = Path(args.folder or _FOLDER)
     needs_runs = args.folder is not None or not (named or releases)
     runs = runs_below(folder) if needs_runs or folder.is_dir() else []
     _print([row(path, folder) for path in runs], releases, args.json)
+
+
+def _is_name(word: str | None) -> bool:
+    """Return whether a word can be no folder of this machine, but a name on a cluster."""
+    return word is not None and "/" not in word and not Path(word).exists()
+
+
+def _print_found(name: str, namespace: str, is_named: bool, as_json: bool) -> None:
+    """Print the runs of a set, or the row of a release."""
+    try:
+        found = find(name, namespace)
+    except SeedbedError as error:
+        if is_named:
+            raise
+        raise RunDirectoryError(f"there is no folder {name} here, and {error}") from error
+    if isinstance(found, ClusterSet):
+        _print(rows_of_runs(found), [], as_json)
+    else:
+        _print([], [row_of_release(found)], as_json)
+
+
+def _tell_what_is_left(left: list[LeftVolumes]) -> None:
+    for one in left:
+        print_lines(
+            f"{one.namespace}/{one.name} is gone, and {counted(len(one.claims), 'volume')} of its "
+            f"runs are left, which cost until they are deleted: {one.remove}",
+            "WARNING",
+        )
 
 
 def print_runs(folder: Path, as_json: bool) -> None:

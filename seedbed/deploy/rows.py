@@ -1,15 +1,24 @@
-"""Rows of `seedbed list` for the releases of a cluster."""
+"""Rows of `seedbed list` for the releases and the sets of a cluster."""
 
 import json
 import os
 import shutil
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from seedbed.deploy.plan import first_pod
 from seedbed.deploy.programs import run
-from seedbed.deploy.releases import METER_SILENT_S, Release, releases_of
+from seedbed.deploy.releases import METER_SILENT_S, Release
+from seedbed.deploy.set_releases import (
+    OVER,
+    ClusterSet,
+    Found,
+    RunEntry,
+    seconds_left,
+    states_in_words,
+)
 from seedbed.runs.standing import UNKNOWN, standing_of
 from seedbed.runtime.exit_codes import SeedbedError
 
@@ -21,21 +30,76 @@ def has_cluster() -> bool:
     return there and shutil.which("kubectl") is not None
 
 
-def rows_of(namespace: str) -> list[dict[str, Any]]:
-    """Return what is shown of each release: null where it is not known.
+def rows_of(found: Found) -> list[dict[str, Any]]:
+    """Return what is shown of each release and each set: null where it is not known.
 
-    Args:
-        namespace: Its namespace; empty for all.
-
-    Raises:
-        SeedbedError: DEPLOY, no cluster answers, or the account may not read there.
+    The runs of a set are not among them.
     """
-    return [_row(release) for release in releases_of(namespace)]
+    return [*map(row_of_release, found.releases), *map(_row_of_set, found.sets)]
 
 
-def _row(release: Release) -> dict[str, Any]:
+def rows_of_runs(one: ClusterSet) -> list[dict[str, Any]]:
+    """Return what is shown of each run of a set: null where it is not known."""
+    runs: dict[str, RunEntry] = {name: {"state": "starting"} for name in one.awake}
+    runs |= one.runs
+    return [
+        {
+            **_nothing_of(name),
+            **{"state": entry["state"], "reason": entry.get("reason") or None},
+            "env_frames": entry.get("frames"),
+            "goal": entry.get("goal"),
+            "done": _done(entry),
+            "evaluation_mean": entry.get("score"),
+            "dollars": entry.get("dollars"),
+            "seconds_left": entry.get("seconds_left"),
+        }
+        for name, entry in runs.items()
+    ]
+
+
+def _row_of_set(one: ClusterSet) -> dict[str, Any]:
+    runs, state = one.runs, one.state
+    row = _nothing_of(f"{one.namespace}/{one.name}")
+    if not runs:
+        return row | {"states": {}}
+    entries = list(runs.values())
+    done = [share for entry in entries if (share := _done(entry)) is not None]
+    scores = [x for entry in entries if (x := entry.get("score")) is not None]
+    row |= {
+        "state": states_in_words(runs),
+        "states": dict(Counter(entry["state"] for entry in entries)),
+        "env_frames": sum(entry.get("frames") or 0 for entry in entries),
+        "goal": sum(entry.get("goal") or 0 for entry in entries) or None,
+        "done": sum(done) / len(entries) if done else None,
+        "evaluation_mean": max(scores, default=None),
+        "seconds_left": seconds_left(entries),
+    }
+    if "dollars" in state:
+        row["dollars"] = float(state["dollars"])
+    is_over = all(entry["state"] in OVER for entry in entries)
+    word = "paused" if one.paused else "SILENT" if one.is_silent() and not is_over else ""
+    if word:
+        row |= {"state": f"{word}: {row['state']}", "seconds_left": None}
+    return row
+
+
+def _done(entry: RunEntry) -> float | None:
+    """Return the share of a run; 1 where it trains no further frame, None where it is unknown."""
+    if entry["state"] in OVER:
+        return 1.0
+    if entry.get("frames") is None or not entry.get("goal"):
+        return None
+    return min(1.0, (entry["frames"] or 0) / (entry["goal"] or 1))
+
+
+def _nothing_of(name: str) -> dict[str, Any]:
+    return {"run": name, "path": None, "state": "begun", **UNKNOWN, "dollars": None}
+
+
+def row_of_release(release: Release) -> dict[str, Any]:
+    """Return what is shown of a release: null where it is not known."""
     place = f"{release.namespace}/{release.name}"
-    row = {"run": place, "path": None, "state": "begun", **UNKNOWN, "dollars": None}
+    row = _nothing_of(place)
     if (state := release.state) is None:  # without a meter
         return {**row, **_by_learner(release)}
     if "dollars" in state:

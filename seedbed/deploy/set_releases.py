@@ -3,14 +3,17 @@
 import base64
 import gzip
 import json
+import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypedDict
 
 from seedbed.deploy.plan import ApiObject, helm_release
-from seedbed.deploy.programs import run
+from seedbed.deploy.programs import attempt, run
 from seedbed.deploy.releases import (
+    METER_SILENT_S,
+    SET_LABEL,
     Release,
     no_such,
     release_named,
@@ -70,6 +73,11 @@ class ClusterSet(NamedTuple):
     def paused(self) -> str:
         """Reason of a person who has paused the whole set; empty while it is not."""
         return self.state.get("paused", "")
+
+    def is_silent(self) -> bool:
+        """Whether the controller has saved nothing for as long as makes a meter silent."""
+        at = self.state.get("unixTime")
+        return at is not None and time.time() - float(at) > METER_SILENT_S
 
     def entry(self, name: str) -> RunEntry:
         """Return what is kept of a run.
@@ -192,11 +200,75 @@ def is_on_cluster(text: str, namespace: str | None) -> bool:
     )
 
 
+class LeftVolumes(NamedTuple):
+    """Volumes of the runs of a set that is not there any more.
+
+    Attributes:
+        name: Name of the set.
+        namespace: Its namespace.
+        claims: Names of their claims; those of runs that are there still are left out.
+        is_all: Whether none of its runs is there.
+    """
+
+    name: str
+    namespace: str
+    claims: list[str]
+    is_all: bool
+
+    @property
+    def remove(self) -> str:
+        """The command that removes them."""
+        which = f"-l {SET_LABEL}={self.name}" if self.is_all else " ".join(self.claims)
+        return f"kubectl -n {self.namespace} delete pvc {which}"
+
+
+def left_volumes(namespace: str, found: Found) -> list[LeftVolumes]:
+    """Return what is left of the runs of sets that are gone; nothing where it may not be read.
+
+    Args:
+        namespace: The namespace; empty for all.
+        found: What is there.
+    """
+    where = f"--namespace={namespace}" if namespace else "--all-namespaces"
+    words = ("get", "persistentvolumeclaims", "-o=json", f"-l={SET_LABEL}")
+    done = attempt("kubectl", where, "--request-timeout=15s", *words)
+    if done.returncode:
+        return []
+    sets = {(one.namespace, one.name) for one in found.sets}
+    runs = {(one.namespace, one.name): one.of_set for one in found.releases}
+    left: dict[tuple[str, str], list[str]] = {}
+    for item in json.loads(done.stdout)["items"]:
+        meta = item["metadata"]
+        space, labels = meta["namespace"], meta["labels"]
+        place = space, labels[SET_LABEL]
+        if place not in sets and (space, labels.get(f"{_LABEL}/instance")) not in runs:
+            left.setdefault(place, []).append(meta["name"])
+    awake = {(space, of_set) for (space, _), of_set in runs.items()}
+    return [
+        LeftVolumes(name, space, sorted(claims), (space, name) not in awake)
+        for (space, name), claims in sorted(left.items())
+    ]
+
+
 def states_in_words(runs: Mapping[str, RunEntry]) -> str:
     """Return how many runs are in each state: `3 of 8 finished, 2 training, 3 waiting`."""
     counts = Counter(one["state"] for one in runs.values())
     words = [f"{counts.pop('finished', 0)} of {len(runs)} finished"]
     return ", ".join([*words, *(f"{count} {state}" for state, count in counts.most_common())])
+
+
+def seconds_left(runs: Sequence[RunEntry]) -> float | None:
+    """Return the time to the end of a set; None where the end of one of its runs is unknown.
+
+    The runs that wait follow in the places of those that train now.
+    """
+    going = [one for one in runs if one["state"] not in (*OVER, "at its rung")]
+    left = [one.get("seconds_left") for one in going]
+    known = [one for one in left if one is not None]
+    places = sum(one["state"] not in ("waiting", "paused") for one in going)
+    if not going or len(known) < len(left) or not places:
+        return None
+    return max(*known, sum(known) / places)
 
 
 def _helm_names(one: ClusterSet) -> set[str]:

@@ -200,6 +200,29 @@ class StandIn:
                     objects.append(item)
         self._file("objects", {"items": objects})
 
+    def removes_set(self, name: str) -> None:
+        """Let the release of a set be removed, and leave its runs alone."""
+        items = self.json("sets")["items"]
+        self._file(
+            "sets", {"items": [x for x in items if x["metadata"]["labels"][_INSTANCE] != name]}
+        )
+
+    def claims(self, name: str, *runs: str) -> None:
+        """Let there be a claim for the learner of each of these runs of a set, beside others."""
+        there = self.json("claims")["items"]
+        new = [
+            {
+                "metadata": {
+                    "name": f"runs-{run}-learner-0",
+                    "namespace": "default",
+                    "labels": {_INSTANCE: run, "seedbed.dev/set": name},
+                },
+                "status": {"phase": "Bound"},
+            }
+            for run in runs
+        ]
+        self._file("claims", {"items": [*there, *new]})
+
     def set_volume(self, name: str) -> Path:
         """Folder of this machine that is the volume of a set's controller."""
         return self.folder / f"{name}-set"
