@@ -35,7 +35,7 @@ class MetricsValues(Section):
     """On the monitor: kube-prometheus-stack ignores those without `release: STACK`."""
 
 
-def _monitoring() -> list[dict[str, Any]]:
+def monitoring() -> list[dict[str, Any]]:
     names = ["monitoring", "gmp-system", "gke-gmp-system"]
     where = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": names}
     return [{"namespaceSelector": {"matchExpressions": [where]}}]
@@ -55,7 +55,7 @@ class NetworkPolicyValues(Section):
 
     enabled: bool = True
     """Whether there are policies."""
-    scrapers: list[dict[str, Any]] = Field(default_factory=_monitoring)
+    scrapers: list[dict[str, Any]] = Field(default_factory=monitoring)
     """Who may scrape: NetworkPolicy peers. `[]` is nobody, `[{namespaceSelector: {}}]` every
     pod."""
     ipv6: bool = False
@@ -167,7 +167,7 @@ def schema() -> dict[str, Any]:
         **values,
         "$defs": definitions,
     }
-    return _plain(whole)  # type: ignore[no-any-return]
+    return plain(whole)  # type: ignore[no-any-return]
 
 
 def _leave_to_templates(values: dict[str, Any], definitions: dict[str, Any]) -> None:
@@ -180,15 +180,15 @@ def _leave_to_templates(values: dict[str, Any], definitions: dict[str, Any]) -> 
         node["properties"][key] = {}
 
 
-def _plain(node: Any, of_properties: bool = False) -> Any:
+def plain(node: Any, of_properties: bool = False) -> Any:
     """Without titles and defaults: the first are noise, the second are in values.yaml."""
     if isinstance(node, list):
-        return [_plain(item) for item in node]
+        return [plain(item) for item in node]
     if not isinstance(node, dict):
         return node
     drop = set() if of_properties else {"title", "default"}
     return {
-        key: _plain(value, of_properties=key in ("properties", "$defs"))
+        key: plain(value, of_properties=key in ("properties", "$defs"))
         for key, value in node.items()
         if key not in drop
     }

@@ -26,6 +26,6 @@ check=0
 page docs/configuration.md seedbed.cli.main config reference
 page docs/exit-codes.md tools.exit_codes_reference
 page docs/metrics.md tools.metrics_reference
-for program in tools/chart_values.py tools/dashboard.py; do
+for program in tools/chart_values.py tools/chart_set_values.py tools/dashboard.py; do
   "$python" "$program" "$@"
 done

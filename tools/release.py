@@ -1,7 +1,7 @@
 """Make a release: `python -m tools.release --out DIR --source URL --registry R` writes all of it.
 
 charts/NAME-VERSION.tgz    packages with Artifact Hub's annotations; `.prov` with --key
-wheel/                     the wheel, which has the chart too; both take their images from R
+wheel/                     the wheel, which has charts, too; both take their images from R
 oci/NAME/                  an OCI layout of each chart, and of each image where buildah is
 sbom/LOCK.cdx.json         CycloneDX, from the lock files that the images are made of
 changelog.md               what CHANGELOG.md says of this version
@@ -23,7 +23,7 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-CHARTS = ("seedbed", "seedbed-platform")
+CHARTS = ("seedbed", "seedbed-set", "seedbed-platform")
 # Image, Dockerfile, arguments of the build.
 IMAGES: tuple[tuple[str, str, list[str]], ...] = (
     ("seedbed-actor", "Dockerfile.actor", []),
@@ -65,10 +65,11 @@ def name_registry(chart: Path, registry: str) -> None:
 
 
 def build_wheel(out: Path, registry: str) -> None:
-    """Build the wheel of what git tracks, whose chart takes its images from the registry."""
+    """Build the wheel of what git tracks, whose charts take their images from the registry."""
     with tempfile.TemporaryDirectory() as folder:
         _run("git", "-c", "safe.directory=*", "checkout-index", "--all", f"--prefix={folder}/")
-        name_registry(Path(folder) / "helm" / "seedbed", registry)
+        for chart in ("seedbed", "seedbed-set"):
+            name_registry(Path(folder) / "helm" / chart, registry)
         build = ("-m", "build", "--no-isolation", "--wheel", f"--outdir={out}", folder)
         _run(sys.executable, *build, capture_output=True)
 

@@ -1,4 +1,4 @@
-"""Helm 3, Helm 4, kustomize and four versions of Kubernetes: all of both charts' values."""
+"""Helm 3, Helm 4, kustomize and four versions of Kubernetes: all of the charts' values."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from tests.support.chart import (
     CHART,
     CI_VALUES,
     ROOT,
+    SET_CHART,
+    SET_VALUES,
     Rendered,
     helm,
     helm3,
@@ -50,6 +52,7 @@ CASES: dict[str, tuple[Path, dict[str, Any]]] = {
         )
         for path in sorted((TABLE / "values").glob("*.yaml"))
     },
+    "set": (SET_CHART, values_of(SET_VALUES)),
     "platform": (PLATFORM, {}),
     **{
         f"platform-{path.stem}": (PLATFORM, values_of(path))

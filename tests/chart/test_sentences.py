@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.chart import ROOT, refused, render, run
+from tests.support.chart import ROOT, SET_VALUES, refused, render, run, values_of
 
 
 def requests(role: str, **amounts: Any) -> dict[str, Any]:
@@ -77,8 +77,10 @@ def test_pods_that_do_not_fit_an_agent_are_refused(
     assert sentence in said
 
 
-@pytest.mark.parametrize("chart", ["seedbed", "seedbed-platform"])
+@pytest.mark.parametrize("chart", ["seedbed", "seedbed-set", "seedbed-platform"])
 def test_lint_has_nothing_to_say(chart: str) -> None:
-    answer = run("lint", "--strict", str(ROOT / "helm" / chart))
+    # A set without its files is refused.
+    values = values_of(SET_VALUES) if chart == "seedbed-set" else None
+    answer = run("lint", "--strict", str(ROOT / "helm" / chart), values=values)
     assert answer.returncode == 0, answer.stdout
     assert "[" not in answer.stdout

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.chart import CHART, SHARDS, run
+from tests.support.chart import CHART, SET_VALUES, SHARDS, run, values_of
 from tests.support.source_imports import ROOT
 
 SOURCE, REGISTRY = "https://code.example.com/seedbed", "reg.example.com/people"
@@ -30,7 +30,7 @@ def release(out: Path, *options: str, **variables: str) -> subprocess.CompletedP
 @pytest.mark.slow
 def test_charts_layouts_and_bills_of_materials(tmp_path: Path) -> None:
     assert release(tmp_path, "--no-images").returncode == 0
-    for chart in ("seedbed", "seedbed-platform"):
+    for chart in ("seedbed", "seedbed-set", "seedbed-platform"):
         (packed,) = tmp_path.glob(f"charts/{chart}-[0-9]*.tgz")
         with tarfile.open(packed) as archive:
             member = archive.extractfile(f"{chart}/Chart.yaml")
@@ -62,6 +62,10 @@ def test_charts_layouts_and_bills_of_materials(tmp_path: Path) -> None:
         rendered = run("template", "pong", str(chart), values=SHARDS)
         images = set(re.findall(r"image: \"?([^\s\"]+)", rendered.stdout))
         assert images == {f"{REGISTRY}/seedbed-{x}:{version}" for x in ("actor", "cost", "learner")}
+    (packed,) = tmp_path.glob("charts/seedbed-set-[0-9]*.tgz")
+    for chart in (packed, tmp_path / "unpacked" / "seedbed" / "set_chart"):
+        rendered = run("template", "try", str(chart), values=values_of(SET_VALUES))
+        assert f"image: {REGISTRY}/seedbed-cost:{version}" in rendered.stdout
 
 
 def test_a_tag_of_another_version_is_refused(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from seedbed.runtime.exit_codes import ExitCode
-from tests.support.chart import CHART, helm
+from tests.support.chart import CHART, SET_CHART, helm
 from tests.support.locks import lock
 from tests.support.source_imports import ROOT
 
@@ -54,10 +54,11 @@ def test_the_wheel_has_one_package(wheel: Path) -> None:
         "seedbed/v1/inference_pb2.py",
     ):
         assert names.count(needed) == 1, needed
-    chart = {path.relative_to(CHART) for path in CHART.rglob("*") if path.is_file()}
-    shipped = {path for path in chart if path.parts[0] not in ("ci", "README.md", ".helmignore")}
-    prefix = "seedbed/chart/"
-    assert {Path(x.removeprefix(prefix)) for x in names if x.startswith(prefix)} == shipped
+    left_out = ("ci", "README.md", ".helmignore")
+    for folder, prefix in ((CHART, "seedbed/chart/"), (SET_CHART, "seedbed/set_chart/")):
+        chart = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
+        shipped = {path for path in chart if path.parts[0] not in left_out}
+        assert {Path(x.removeprefix(prefix)) for x in names if x.startswith(prefix)} == shipped
 
 
 @pytest.mark.slow

@@ -15,6 +15,8 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "helm" / "seedbed"
+SET_CHART = ROOT / "helm" / "seedbed-set"
+SET_VALUES = SET_CHART / "ci" / "objects-values.yaml"
 CI_VALUES = sorted((CHART / "ci").glob("*-values.yaml")) + sorted((CHART / "profiles").glob("*"))
 # Without a meter a person makes the tokens.
 NO_METER: dict[str, Any] = {"cost": {"enabled": False}, "auth": {"existingSecret": "tokens"}}

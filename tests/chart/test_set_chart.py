@@ -1,0 +1,164 @@
+"""The chart `seedbed-set`: the controller of a set, and the rights of its runs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from seedbed.sets.run_objects import PLACEHOLDER
+from tests.support.chart import SET_CHART, SET_VALUES, merged, render, run, values_of
+
+VALUES = values_of(SET_VALUES)
+CHANGES = {"create", "patch", "delete"}
+
+
+def rendered(**more: Any) -> Any:
+    return render(merged(VALUES, more), "try", SET_CHART)
+
+
+def refused(more: dict[str, Any], release: str = "try") -> str:
+    answer = run("template", release, str(SET_CHART), values=merged(VALUES, more))
+    assert answer.returncode != 0, "it was rendered"
+    return answer.stderr
+
+
+def test_the_defaults_are_what_the_schema_says() -> None:
+    from tools.chart_set_values import SetValues
+
+    given = values_of(SET_CHART / "values.yaml")
+    wanted = SetValues().model_dump(by_alias=True, exclude_none=True)
+    wanted.pop("global")
+    assert given.keys() == wanted.keys()
+    assert SetValues.model_validate(given).model_dump() == SetValues().model_dump()
+
+
+def test_the_placeholder_is_that_of_the_templates() -> None:
+    assert PLACEHOLDER in (SET_CHART / "templates" / "_names.tpl").read_text()
+    assert PLACEHOLDER not in rendered().text
+
+
+def test_the_controller_reads_the_files_of_the_set() -> None:
+    objects = rendered()
+    spec = objects.one("ConfigMap", "try-set")
+    assert spec["data"]["sweep.yaml"] == VALUES["files"]["sweep"]
+    assert json.loads(spec["data"]["limits.json"]) == VALUES["limits"]
+    assert spec["binaryData"] == {"templates.json.gz": VALUES["files"]["templates"]}
+    labels = spec["metadata"]["labels"]
+    assert labels["app.kubernetes.io/name"] == "seedbed-set"
+    assert labels["app.kubernetes.io/instance"] == "try"
+    pod = objects.pods()["try-set"]["spec"]
+    (container,) = pod["containers"]
+    assert container["command"] == ["seedbed", "set-controller"]  # the image's own is the meter
+    mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+    for option, mount in (("--spec", "spec"), ("--folder", "set")):
+        assert f"{option}={mounts[mount]}" in container["args"]
+    assert {one["name"]: one for one in pod["volumes"]}["spec"]["configMap"]["name"] == "try-set"
+
+
+def test_a_change_of_what_it_reads_restarts_the_controller_alone() -> None:
+    def checksum(**more: Any) -> str:
+        found = rendered(**more).pods()["try-set"]["metadata"]["annotations"]["checksum/set"]
+        return str(found)
+
+    assert checksum() == checksum(extraLabels={"team": "rl"})
+    changes: list[dict[str, Any]] = [
+        {"limits": {"learners": 3}}, {"files": {"sweep": "seeds: 3\n"}}, {"files": {"templates": ""
+        "H4s="}},
+    ]  # fmt: skip
+    assert len({checksum(), *(checksum(**change) for change in changes)}) == 4
+
+
+def test_an_upgrade_touches_no_state() -> None:
+    state = rendered().one("ConfigMap", "try-set-state")
+    assert state.keys() == {"apiVersion", "kind", "metadata"}
+
+
+@pytest.mark.parametrize("runs", ["keep", "delete"])
+def test_what_outlives_the_release(runs: str) -> None:
+    kept = {
+        (item["kind"], item["metadata"]["name"])
+        for item in rendered(runs=runs).all
+        if item["metadata"].get("annotations", {}).get("helm.sh/resource-policy") == "keep"
+    }
+    own = {("ConfigMap", "try-set-state"), ("PersistentVolumeClaim", "try-set")}
+    # A pod of a run that stays may be made again, and its meter must end it.
+    of_runs = {("ServiceAccount", f"try-set-{role}") for role in ("cost", "learner", "actor")}
+    of_runs |= {("Role", "try-set-cost"), ("RoleBinding", "try-set-cost")}
+    assert kept == (own | of_runs if runs == "keep" else own)
+    arguments = rendered(runs=runs).pods()["try-set"]["spec"]["containers"][0]["args"]
+    assert ("--owns-runs" in arguments) == (runs == "delete")
+
+
+def test_rights_are_of_names() -> None:
+    objects = rendered()
+    rules = objects.one("Role", "try-set")["rules"]
+    for rule in rules:
+        named = rule.get("resourceNames")
+        assert named or not {"get", "patch", "delete", "update"} & {*rule["verbs"]}, rule
+        assert not {"roles", "rolebindings", "serviceaccounts", "*"} & {*rule["resources"]}
+        assert "*" not in rule["verbs"]
+        if "secrets" in rule["resources"]:
+            assert rule["verbs"] == ["create"] or named == ["try-set-auth"]
+    (sets,) = (
+        rule for rule in rules
+        if rule["resources"] == ["statefulsets"] and "delete" in rule["verbs"]
+    )  # fmt: skip
+    assert sets["resourceNames"] == ["cartpole-s1-learner", "cartpole-s2-learner"]
+    (claims,) = (rule for rule in rules if "runs-cartpole-s1-learner-0" in str(rule))
+    assert claims["verbs"] == ["delete"]
+    meters = objects.one("Role", "try-set-cost")["rules"]
+    assert meters[0] == {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
+    assert meters[1]["resourceNames"] == ["cartpole-s1-state", "cartpole-s2-state"]
+
+
+def test_without_rbac_the_accounts_are_somebody_elses() -> None:
+    objects = rendered(rbac={"create": False})
+    kinds = {item["kind"] for item in objects.all}
+    assert not {"Role", "RoleBinding", "ServiceAccount"} & kinds
+    assert objects.pods()["try-set"]["spec"]["serviceAccountName"] == "seedbed-set"
+
+
+def test_edges_of_the_controller() -> None:
+    policy = rendered().one("NetworkPolicy", "try-set")["spec"]
+    pod = rendered().pods()["try-set"]["metadata"]["labels"]
+    assert policy["podSelector"]["matchLabels"].items() <= pod.items()
+    learners = [
+        peer["podSelector"]["matchLabels"]
+        for rule in policy["egress"]
+        for peer in rule.get("to", [])
+        if "podSelector" in peer
+    ]
+    assert learners == [
+        {
+            "app.kubernetes.io/name": "seedbed",
+            "app.kubernetes.io/component": "learner",
+            "seedbed.dev/set": "try",
+        }
+    ]
+    (ingress,) = policy["ingress"]
+    assert ingress["ports"] == [{"protocol": "TCP", "port": "metrics"}]
+
+
+def test_names_at_the_limit_and_one_letter_more() -> None:
+    longest = "a" * 35
+    objects = render(merged(VALUES, {"names": [longest]}), longest, SET_CHART)
+    for item in objects.all:
+        assert len(item["metadata"]["name"]) <= 63
+    assert "36 letters" in refused({"names": [f"{longest}a"]})
+    assert "36 letters" in refused({}, f"{longest}a")
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"files": {"sweep": ""}}, "files.sweep is empty"),
+        ({"extraLabels": {"app.kubernetes.io/name": "x"}}, "choose another label"),
+        ({"limits": {"learners": -1}}, "limits"),
+        ({"runs": "stop"}, "runs"),
+        ({"unknown": 1}, "unknown"),
+    ],
+)
+def test_what_cannot_be_is_refused(values: dict[str, Any], words: str) -> None:
+    assert words in refused(values)
