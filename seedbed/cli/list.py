@@ -13,7 +13,8 @@ from seedbed.cli.arguments import add_namespace
 from seedbed.cli.output import emit
 from seedbed.cli.status import read_file
 from seedbed.cli.status_page import state_of
-from seedbed.deploy.rows import has_cluster, row_of_release, rows_of, rows_of_runs
+from seedbed.deploy.releases import has_cluster
+from seedbed.deploy.rows import row_of_release, rows_of, rows_of_runs
 from seedbed.deploy.set_releases import (
     ClusterSet,
     LeftVolumes,

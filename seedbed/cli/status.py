@@ -1,6 +1,7 @@
 """Show the state of a run, where its time goes, what it costs and what it waits for.
 
-Of a set it shows every run with its state, and of another folder of runs what `seedbed list` does.
+Of a set, a folder or one on a cluster, it shows every run with its state, and of another folder of
+runs what `seedbed list` does.
 """
 
 import argparse
@@ -15,8 +16,10 @@ from typing import Any
 
 import grpc
 
-from seedbed.cli.arguments import add_credentials, credentials_of
+from seedbed.cli.arguments import add_credentials, add_namespace, credentials_of
 from seedbed.cli.status_page import fitted, status_page
+from seedbed.deploy.releases import has_cluster
+from seedbed.deploy.set_releases import find_set, is_on_cluster
 from seedbed.rpc import channels
 from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.rpc.reconnect import details_of
@@ -34,12 +37,13 @@ _REFUSED = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare `status RUN_DIR|HOST:PORT|unix:PATH`."""
+    """Declare `status RUN_DIR|SET|HOST:PORT|unix:PATH`."""
     parser.add_argument(
         "target",
-        metavar="RUN_DIR|HOST:PORT|unix:PATH",
-        help="run directory, folder of runs, or address of a running learner",
+        metavar="RUN_DIR|SET|HOST:PORT|unix:PATH",
+        help="run directory, folder of runs, set on a cluster, or address of a running learner",
     )
+    add_namespace(parser)
     add_credentials(parser)
     parser.add_argument("--json", action="store_true", help="print JSON instead of the page")
 
@@ -48,9 +52,13 @@ def run(args: argparse.Namespace) -> int:
     """Print the page, or JSON, to stdout.
 
     Raises:
-        SeedbedError: RUN_DIRECTORY without a status.json there; others as `request_status`.
+        SeedbedError: RUN_DIRECTORY without a status.json there; USAGE, the name is that of a folder
+            and of a set; DEPLOY, there is no such set; others as `request_status`.
     """
     target = str(args.target)
+    if ":" not in target and is_on_cluster(target, args.namespace):
+        _show_set(target, args)
+        return ExitCode.OK
     if is_set(Path(target)):
         from seedbed.cli.set_page import set_page, set_status
 
@@ -77,6 +85,26 @@ def run(args: argparse.Namespace) -> int:
         page = fitted(page, shutil.get_terminal_size().columns)
     print(json.dumps(shown, indent=1, ensure_ascii=False) if args.json else page)
     return ExitCode.OK
+
+
+def _show_set(name: str, args: argparse.Namespace) -> None:
+    """Print the page of a set on a cluster, or JSON."""
+    from seedbed.cli.cluster_set_page import set_page, set_status
+
+    if args.namespace is None and not has_cluster():
+        raise SeedbedError(
+            ExitCode.USAGE,
+            f"{name!r} is neither a directory that exists nor an address, and kubectl has no "
+            "cluster with a set of that name: give a run directory, host:port or unix:PATH",
+        )
+    try:
+        one = find_set(name, args.namespace or "default")
+    except SeedbedError as error:
+        if args.namespace is not None or error.code is not ExitCode.DEPLOY:
+            raise
+        raise RunDirectoryError(f"there is no folder {name} here, and {error}") from error
+    found = set_status(one)
+    print(json.dumps(found, indent=1, ensure_ascii=False) if args.json else set_page(found))
 
 
 def read_file(run_dir: Path) -> RunStatus:

@@ -1,9 +1,11 @@
 """Releases of a namespace: their learners, their state, and their logs."""
 
 import json
+import os
 import re
+import shutil
 from collections.abc import Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 import yaml
@@ -25,6 +27,8 @@ _OURS = f"-l={_LABEL}/name=seedbed"
 _WORKLOADS = ("StatefulSet", "JobSet")
 # From the last save of a meter on, which saves every 20 s: as the alert SeedbedMeterSilent has it.
 METER_SILENT_S = 300.0
+# How long a cluster has to answer a command.
+TIMEOUT_S = 15
 # Of the objects of a run that belongs to a set of runs.
 SET_LABEL = "seedbed.dev/set"
 
@@ -147,15 +151,26 @@ class Release(NamedTuple):
         return 1
 
 
-def releases_of(namespace: str) -> list[Release]:
-    """Return the releases of a namespace, by name; of all namespaces where it is empty.
+def has_cluster() -> bool:
+    """Return whether kubectl is here, with a cluster in its configuration."""
+    files = os.environ.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
+    there = any(Path(file).is_file() for file in files.split(os.pathsep) if file)
+    return there and shutil.which("kubectl") is not None
+
+
+def releases_of(namespace: str, timeout_s: int = TIMEOUT_S) -> list[Release]:
+    """Return the releases of a namespace, by name.
+
+    Args:
+        namespace: The namespace; empty for all.
+        timeout_s: How long the cluster has to answer.
 
     Raises:
         SeedbedError: DEPLOY, no cluster answers, or the account may not read there.
     """
     where = f"--namespace={namespace}" if namespace else "--all-namespaces"
     kinds = "statefulsets,deployments,configmaps"
-    text = run("kubectl", where, "--request-timeout=15s", "get", kinds, "-o=json", _OURS)
+    text = run("kubectl", where, f"--request-timeout={timeout_s}s", "get", kinds, "-o=json", _OURS)
     objects = [ApiObject(item) for item in json.loads(text)["items"]]
     found: dict[tuple[str, str], list[ApiObject]] = {}
     for item in objects:
@@ -204,31 +219,61 @@ def no_such(kind: str, name: str, namespace: str, there: Sequence[str]) -> Seedb
     )
 
 
-def print_logs(release: Release, role: str, follows: bool, tail: int) -> None:
+class Lines(NamedTuple):
+    """Which lines of logs are wanted.
+
+    Attributes:
+        follows: Go on with new lines until the process is interrupted.
+        tail: Last lines of each container; -1 is all.
+    """
+
+    follows: bool
+    tail: int
+
+
+def print_logs(release: Release, role: str, lines: Lines) -> None:
     """Print the logs of all pods of a role to stdout, each line with the pod's name.
 
     Args:
         release: The release.
         role: `learner`, `actor`, `replay` or `cost`.
-        follows: Go on with new lines until the process is interrupted.
-        tail: Last lines of each container; -1 is all.
+        lines: Which lines.
 
     Raises:
         SeedbedError: DEPLOY, it has no such pod, or kubectl fails.
     """
-    kubectl = ("kubectl", f"--namespace={release.namespace}")
-    selector = f"-l={release.label},{_LABEL}/name=seedbed,{_LABEL}/component={role}"
-    pods = run(*kubectl, "get", "pods", selector, "-o=name").split()
-    if not pods:
+    selector = f"{release.label},{_LABEL}/name=seedbed,{_LABEL}/component={role}"
+    if not print_pods(release.namespace, selector, lines):
         ended = "it is {}: {}; ".format(*release.hold) if release.hold is not None else ""
         raise SeedbedError(
             ExitCode.DEPLOY,
             f"release {release.name} has no pod of the {role}: {ended}`seedbed fetch "
             f"{release.name} DIR -n {release.namespace}` brings the learner's log",
         )
-    options = ("--prefix", "--all-containers", f"--tail={tail}", f"--follow={str(follows).lower()}")
+
+
+def print_pods(namespace: str, selector: str, lines: Lines) -> bool:
+    """Print the logs of pods to stdout, each line with the pod's name.
+
+    Args:
+        namespace: Their namespace.
+        selector: Labels that they have.
+        lines: Which lines.
+
+    Returns:
+        Whether there is such a pod.
+
+    Raises:
+        SeedbedError: DEPLOY, kubectl fails.
+    """
+    kubectl, follow = ("kubectl", f"--namespace={namespace}"), str(lines.follows).lower()
+    pods = run(*kubectl, "get", "pods", f"-l={selector}", "-o=name").split()
+    if not pods:
+        return False
+    options = ("--prefix", "--all-containers", f"--tail={lines.tail}", f"--follow={follow}")
     most = f"--max-log-requests={8 * len(pods)}"  # containers, of which a pod has a few
-    run(*kubectl, "logs", selector, *options, most, to_stdout=True)
+    run(*kubectl, "logs", f"-l={selector}", *options, most, to_stdout=True)
+    return True
 
 
 def _job_sets(where: str) -> list[ApiObject]:

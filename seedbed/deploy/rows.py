@@ -1,11 +1,8 @@
 """Rows of `seedbed list` for the releases and the sets of a cluster."""
 
 import json
-import os
-import shutil
 import time
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 from seedbed.deploy.plan import first_pod
@@ -23,19 +20,12 @@ from seedbed.runs.standing import UNKNOWN, standing_of
 from seedbed.runtime.exit_codes import SeedbedError
 
 
-def has_cluster() -> bool:
-    """Return whether kubectl is here, with a cluster in its configuration."""
-    files = os.environ.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
-    there = any(Path(file).is_file() for file in files.split(os.pathsep) if file)
-    return there and shutil.which("kubectl") is not None
-
-
 def rows_of(found: Found) -> list[dict[str, Any]]:
     """Return what is shown of each release and each set: null where it is not known.
 
     The runs of a set are not among them.
     """
-    return [*map(row_of_release, found.releases), *map(_row_of_set, found.sets)]
+    return [*map(row_of_release, found.releases), *map(row_of_set, found.sets)]
 
 
 def rows_of_runs(one: ClusterSet) -> list[dict[str, Any]]:
@@ -57,7 +47,8 @@ def rows_of_runs(one: ClusterSet) -> list[dict[str, Any]]:
     ]
 
 
-def _row_of_set(one: ClusterSet) -> dict[str, Any]:
+def row_of_set(one: ClusterSet) -> dict[str, Any]:
+    """Return what is shown of a set: null where it is not known."""
     runs, state = one.runs, one.state
     row = _nothing_of(f"{one.namespace}/{one.name}")
     if not runs:

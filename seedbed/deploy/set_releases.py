@@ -14,7 +14,9 @@ from seedbed.deploy.programs import attempt, run
 from seedbed.deploy.releases import (
     METER_SILENT_S,
     SET_LABEL,
+    TIMEOUT_S,
     Release,
+    has_cluster,
     no_such,
     release_named,
     releases_of,
@@ -22,6 +24,8 @@ from seedbed.deploy.releases import (
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
 _LABEL = "app.kubernetes.io"
+# How long a cluster has to tell whether it has a set with the name of a path.
+_TIMEOUT_OF_PATH_S = 5
 # States of a run that trains no further frame.
 OVER = ("finished", "failed", "diverged", "pruned")
 
@@ -60,14 +64,34 @@ class ClusterSet(NamedTuple):
 
     @property
     def runs(self) -> dict[str, RunEntry]:
-        """Every run by name, as the controller has it; {} before the controller has begun."""
+        """Every run by name, as the controller has it; {} before the controller has begun.
+
+        A pause that it has not seen yet is one already.
+        """
         packed = (self._state_object.get("binaryData") or {}).get("runs.json.gz")
-        return dict(json.loads(gzip.decompress(base64.b64decode(packed)))) if packed else {}
+        runs = dict(json.loads(gzip.decompress(base64.b64decode(packed)))) if packed else {}
+        return {name: self._with_pause(name, entry) for name, entry in runs.items()}
+
+    def _with_pause(self, name: str, entry: RunEntry) -> RunEntry:
+        release = self.awake.get(name)
+        kind, reason = (release.hold if release is not None else None) or ("", "")
+        by_person = self.state.get(f"paused.{name}", reason if kind == "paused" else "")
+        if not by_person or entry["state"] in OVER:
+            return entry
+        return {**entry, "state": "paused", "reason": by_person, "seconds_left": None}
 
     @property
-    def controller(self) -> ApiObject | None:
-        """Deployment of the controller; None where somebody has removed it."""
-        return self._named("Deployment", f"{self.name}-set")
+    def given(self) -> dict[str, str]:
+        """What its installation has given: `sweep.yaml`, `experiment.yaml`, `limits.json`."""
+        found = self._named("ConfigMap", f"{self.name}-set") or ApiObject()
+        return dict(found.get("data") or {})
+
+    @property
+    def controllers(self) -> str:
+        """Selector of the pods of the controller, of which there is one or none."""
+        return (
+            f"{_LABEL}/name=seedbed-set,{_LABEL}/instance={self.name},{_LABEL}/component=controller"
+        )
 
     @property
     def paused(self) -> str:
@@ -115,16 +139,20 @@ class Found(NamedTuple):
     releases: list[Release]
 
 
-def everything_in(namespace: str) -> Found:
-    """Return the sets and the other releases of a namespace; of all namespaces where it is empty.
+def everything_in(namespace: str, timeout_s: int = TIMEOUT_S) -> Found:
+    """Return the sets and the other releases of a namespace.
+
+    Args:
+        namespace: The namespace; empty for all.
+        timeout_s: How long the cluster has to answer.
 
     Raises:
         SeedbedError: As `releases_of`.
     """
     where = f"--namespace={namespace}" if namespace else "--all-namespaces"
-    releases = releases_of(namespace)
+    releases = releases_of(namespace, timeout_s)
     words = ("get", "deployments,configmaps", "-o=json", f"-l={_LABEL}/name=seedbed-set")
-    text = run("kubectl", where, "--request-timeout=15s", *words)
+    text = run("kubectl", where, f"--request-timeout={timeout_s}s", *words)
     by_place: dict[tuple[str, str], list[ApiObject]] = {}
     for item in json.loads(text)["items"]:
         meta = item["metadata"]
@@ -139,13 +167,18 @@ def everything_in(namespace: str) -> Found:
     return Found(sets, [x for x in releases if (x.namespace, x.of_set) not in places])
 
 
-def find(name: str, namespace: str) -> ClusterSet | Release:
+def find(name: str, namespace: str, timeout_s: int = TIMEOUT_S) -> ClusterSet | Release:
     """Return the set or the release of a name; a run of a set is a release, too.
+
+    Args:
+        name: The name.
+        namespace: Where it is.
+        timeout_s: How long the cluster has to answer.
 
     Raises:
         SeedbedError: DEPLOY, there is none, or as `releases_of`; USAGE, there are both.
     """
-    found = everything_in(namespace)
+    found = everything_in(namespace, timeout_s)
     of_sets = [run for one in found.sets for run in one.awake.values()]
     the_set = next((x for x in found.sets if name == x.name or name in _helm_names(x)), None)
     release = release_named(name, [*found.releases, *of_sets])
@@ -159,6 +192,23 @@ def find(name: str, namespace: str) -> ClusterSet | Release:
         there = [*(x.name for x in found.releases), *(f"the set {x.name}" for x in found.sets)]
         raise no_such("release", name, namespace, there)
     return one
+
+
+def find_set(name: str, namespace: str) -> ClusterSet:
+    """Return the set of a name.
+
+    Raises:
+        SeedbedError: As `find`; USAGE, the name is a release's.
+    """
+    found = find(name, namespace)
+    if isinstance(found, ClusterSet):
+        return found
+    raise SeedbedError(
+        ExitCode.USAGE,
+        f"{name} in namespace {namespace} is a release and no set: `seedbed list -n {namespace}` "
+        f"shows it, `seedbed check release {name} -n {namespace}` names what keeps it from "
+        f"working, and `seedbed fetch {name} DIR -n {namespace}` brings it here",
+    )
 
 
 def set_of_run(release: Release) -> ClusterSet | None:
@@ -189,10 +239,13 @@ def is_on_cluster(text: str, namespace: str | None) -> bool:
         return False
     if not Path(text).exists():
         return True
+    if not has_cluster():
+        return False
     try:
-        kind = "set" if isinstance(find(text, "default"), ClusterSet) else "release"
+        found = find(text, "default", _TIMEOUT_OF_PATH_S)
     except SeedbedError:  # no such release, or no cluster at all
         return False
+    kind = "set" if isinstance(found, ClusterSet) else "release"
     raise SeedbedError(
         ExitCode.USAGE,
         f"{text} is a folder here and a {kind} in namespace default: name the folder ./{text}, "
@@ -231,7 +284,7 @@ def left_volumes(namespace: str, found: Found) -> list[LeftVolumes]:
     """
     where = f"--namespace={namespace}" if namespace else "--all-namespaces"
     words = ("get", "persistentvolumeclaims", "-o=json", f"-l={SET_LABEL}")
-    done = attempt("kubectl", where, "--request-timeout=15s", *words)
+    done = attempt("kubectl", where, f"--request-timeout={TIMEOUT_S}s", *words)
     if done.returncode:
         return []
     sets = {(one.namespace, one.name) for one in found.sets}

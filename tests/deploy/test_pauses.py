@@ -30,6 +30,7 @@ def cluster(make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stand
     made: StandIn = make()
     made.a_set("lr", RUNS, AWAKE)
     made.writes("lr-c-state", finished="stop.env_frames: 80 of 80")
+    monkeypatch.setenv("KUBECONFIG", str(made.folder / "claim.json"))  # any file
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     return made

@@ -153,7 +153,12 @@ class StandIn:
         self._write("objects", [item for item in self.objects if item["kind"] in kinds])
 
     def a_set(
-        self, name: str, runs: Mapping[str, Any], awake: Sequence[str] = (), **data: str
+        self,
+        name: str,
+        runs: Mapping[str, Any],
+        awake: Sequence[str] = (),
+        given: Mapping[str, str] | None = None,
+        **data: str,
     ) -> None:
         """Let there be a set, with these runs as its controller keeps them.
 
@@ -161,6 +166,7 @@ class StandIn:
             name: Name of the set.
             runs: Each run by name; empty before the controller has begun.
             awake: Those that have the objects of a release, beside what is there.
+            given: What the installation has given.
             data: What the controller and people have written.
         """
         labels = {"app.kubernetes.io/name": "seedbed-set", "app.kubernetes.io/instance": name}
@@ -170,7 +176,7 @@ class StandIn:
         container = {"name": "controller", "image": "seedbed-cost:1", "volumeMounts": [mount]}
         pod = {"containers": [container], "volumes": [claim]}
         items = [
-            {"kind": "ConfigMap", "metadata": {"name": f"{name}-set"}},
+            {"kind": "ConfigMap", "metadata": {"name": f"{name}-set"}, "data": dict(given or {})},
             {
                 "kind": "ConfigMap",
                 "metadata": {"name": f"{name}-set-state"},
