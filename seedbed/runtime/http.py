@@ -1,4 +1,4 @@
-"""The small HTTP server of a service: /metrics, /healthz, /readyz, /status and POST /profile."""
+"""The small HTTP server of a service: metrics, health, status, rows and profiles."""
 
 import errno
 import json
@@ -43,8 +43,11 @@ MAX_JSON_BYTES = 16 << 20
 # Routes that need a token beyond loopback, and the roles that they are for.
 _ALLOWED: Mapping[str, tuple[Role, ...]] = {
     "GET /status": (Role.OBSERVER, Role.LEARNER),
+    "GET /rows": (Role.OBSERVER,),
     "POST /profile": (Role.OBSERVER,),
 }
+
+_BYTES = "application/octet-stream"
 
 # An environment's http_proxy must not read tokens.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -54,6 +57,10 @@ log = logging.getLogger(__name__)
 
 class Conflict(RuntimeError):
     """Raised by `profile` when none can be made now. The client gets 409 with the message."""
+
+
+class BadRequest(ValueError):
+    """Raised for a query that cannot be answered. The client gets 400 with the message."""
 
 
 class Answer(NamedTuple):
@@ -81,11 +88,12 @@ class MetricsServer:
     """Serves in threads of its own until `close`.
 
     GET /metrics: Prometheus text. GET /healthz and /readyz: 200 `ok`, or 503 with the reason.
-    GET /status: JSON, 404 without `status`. POST /profile?seconds=N: runs `profile(N)`, answers
-    with the directory that `profile` returns; 409 while one runs, 404 without `profile`.
+    GET /status: JSON, 404 without `status`. GET /rows?QUERY: the bytes of `rows(QUERY)`, 404
+    without `rows`. POST /profile?seconds=N: runs `profile(N)`, answers with the directory that
+    `profile` returns; 409 while one runs, 404 without `profile`.
 
-    Beyond loopback, /status and /profile need a token of a role that they are for: 401 without
-    one, 403 with another role's or where this process has no token file.
+    Beyond loopback, /status, /rows and /profile need a token of a role that they are for: 401
+    without one, 403 with another role's or where this process has no token file.
 
     Attributes:
         port: The port in use.
@@ -99,6 +107,7 @@ class MetricsServer:
         unhealthy: Callable[[], str | None] = lambda: None,
         unready: Callable[[], str | None] = lambda: None,
         status: Callable[[], Mapping[str, Any]] | None = None,
+        rows: Callable[[str], bytes] | None = None,
         profile: Callable[[float], str] | None = None,
         tokens: Tokens | None = None,
         insecure: bool = False,
@@ -111,6 +120,7 @@ class MetricsServer:
             unhealthy: Returns at once the reason to restart this process, or None.
             unready: Returns at once the reason to send no client here yet, or None.
             status: Returns the object of /status.
+            rows: Returns the body of /rows for a query; raises `BadRequest` for a wrong one.
             profile: Called with seconds; blocks so long and returns the directory of the profile.
             tokens: Tokens that clients beyond loopback need; None: those clients are refused.
             insecure: Serve every client.
@@ -130,6 +140,8 @@ class MetricsServer:
         }
         if status is not None:
             self._routes["GET /status"] = lambda _: _json(status())
+        if rows is not None:
+            self._routes["GET /rows"] = lambda query: Answer("200 OK", rows(query), _BYTES)
         if profile is not None:
             self._routes["POST /profile"] = partial(self._run_profile, profile)
         try:
@@ -161,6 +173,8 @@ class MetricsServer:
                 answer = _text("404 Not Found", f"no {name} here: {', '.join(self._routes)}")
             else:
                 answer = self._denial(name, environ) or route(environ["QUERY_STRING"])
+        except BadRequest as error:
+            answer = _text("400 Bad Request", str(error))
         except Exception as error:
             log.exception("%s failed", name)
             answer = _text("500 Internal Server Error", f"{type(error).__name__}: {error}")
@@ -232,15 +246,38 @@ def get_json(url: str, timeout_s: float, tokens: Tokens | None, role: Role) -> A
     """Return the JSON at a URL.
 
     Args:
-        url: `http:` or `https:`.
-        timeout_s: Longest wait for each part of the answer, in seconds; for all of it, ten times
-            as long.
-        tokens: Their first secret of `role` is sent; None: no token is.
+        url: As of `get_bytes`, like the others.
+        timeout_s: Longest wait.
+        tokens: With the secret that is sent.
         role: Role of this process.
 
     Raises:
         OSError: There is no answer, or none with status 200.
         ValueError: The answer is not JSON, or is cut off.
+        SeedbedError: CONFIG, the token file has no secret of the role.
+    """
+    try:
+        return json.loads(get_bytes(url, timeout_s, tokens, role, MAX_JSON_BYTES))
+    except RecursionError as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+def get_bytes(
+    url: str, timeout_s: float, tokens: Tokens | None, role: Role, most_bytes: int
+) -> bytes:
+    """Return the beginning of what is at a URL.
+
+    Args:
+        url: `http:` or `https:`.
+        timeout_s: Longest wait for each part of the answer, in seconds; for all of it, ten times
+            as long.
+        tokens: Their first secret of `role` is sent; None: no token is.
+        role: Role of this process.
+        most_bytes: The most that is read.
+
+    Raises:
+        OSError: There is no answer, or none with status 200.
+        ValueError: The answer is no HTTP, or is cut off.
         SeedbedError: CONFIG, the token file has no secret of the role.
     """
     request = urllib.request.Request(url)
@@ -250,12 +287,12 @@ def get_json(url: str, timeout_s: float, tokens: Tokens | None, role: Role) -> A
     try:
         with _OPENER.open(request, timeout=timeout_s) as answer:
             body, end = b"", time.monotonic() + 10 * timeout_s
-            while part := answer.read1(MAX_JSON_BYTES - len(body)):
+            while part := answer.read1(most_bytes - len(body)):
                 body += part
                 if time.monotonic() > end:
                     raise TimeoutError(f"{url}: {len(body)} bytes in {10 * timeout_s:g} s")
-            return json.loads(body)
-    except (HTTPException, RecursionError) as error:
+            return body
+    except HTTPException as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 

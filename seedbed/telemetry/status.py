@@ -123,6 +123,7 @@ class RunStatus(TypedDict):
     stream_errors: dict[str, int]
     failing_outputs: list[str]
     slots: NotRequired[SlotsStatus]
+    rows_read: NotRequired[bool]  # over HTTP, of a learner's first host: all of the ended run
     source: NotRequired[SourceStatus]
 
 

@@ -21,6 +21,7 @@ from seedbed.rpc.certificate_stats import CertificateStats
 from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.runs.directory import COMPILED_FOLDER, RunDirectory
 from seedbed.runs.history import provenance
+from seedbed.runs.served_files import ServedFiles
 from seedbed.runtime.collector import suspended_collector
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.http import MetricsServer, start_metrics_server
@@ -42,6 +43,7 @@ from seedbed.services.learner.unrolls.queue import UnrollQueue
 from seedbed.services.learner.unrolls.synchronous_queue import SynchronousUnrollQueue
 from seedbed.spec import EnvironmentSpec
 from seedbed.telemetry import Counters, Telemetry
+from seedbed.telemetry.status import RunStatus
 
 log = logging.getLogger(__name__)
 
@@ -124,6 +126,7 @@ class LearnerBase:
         # Each takes a limit in seconds, and returns why a part has made no progress for longer.
         self._probes: list[Callable[[float], str | None]] = [self.training.probe]
         self.run_stop = RunStop(experiment.stop, self.telemetry, self.members, self.hosts)
+        self.files = ServedFiles(run.path, self._is_finished)
         self._http: MetricsServer | None = None
         self._next_tick = time.monotonic()
         self._first_batch_at: float | None = None
@@ -164,11 +167,24 @@ class LearnerBase:
             self.telemetry.registry,
             unhealthy=self._why_stuck,
             unready=self._unready,
-            status=self.telemetry.status,
+            status=self._status,
+            rows=self.files.answer if self._is_first else None,
             profile=self.profiler.profile,
             tokens=self._credentials.tokens,
             insecure=self._credentials.insecure,
         )
+
+    def _status(self) -> RunStatus:
+        """Return the object of /status. Any thread."""
+        status = self.telemetry.status()
+        if self._is_first:
+            status["rows_read"] = self.files.are_read
+        return status
+
+    def _is_finished(self) -> bool:
+        """Return whether the run has ended by a stop condition. Any thread."""
+        telemetry = self.telemetry
+        return telemetry.is_finished and telemetry.stop_reason is not None
 
     def _why_stuck(self) -> str | None:
         """Return why a part has work and makes no progress, or None. Any thread."""

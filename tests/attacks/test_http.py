@@ -32,7 +32,11 @@ from seedbed.telemetry.cost_meter import CostMeterClient, Reading
 from tests.support.waiting import wait_for
 
 SECRETS = {role: f"{role}-0123456789abcdef" for role in Role}
-PROTECTED = (("GET", "/status"), ("POST", "/profile?seconds=1"))
+PROTECTED = (
+    ("GET", "/status"),
+    ("GET", "/rows?file=progress.csv"),
+    ("POST", "/profile?seconds=1"),
+)
 OPEN = (("GET", "/metrics"), ("GET", "/healthz"), ("GET", "/readyz"))
 
 
@@ -48,7 +52,12 @@ class Served:
 
     def __init__(self, **options: Any) -> None:
         self.profiles: list[float] = []
-        parts = {"status": lambda: {"secret": "plans"}, "profile": self._profile, **options}
+        parts = {
+            "status": lambda: {"secret": "plans"},
+            "rows": str.encode,
+            "profile": self._profile,
+            **options,
+        }
         self.server = MetricsServer(0, CollectorRegistry(), **parts)
 
     def _profile(self, seconds: float) -> str:
@@ -132,6 +141,7 @@ def test_status_and_profile_are_for_their_roles(tokens: Tokens, beyond: None) ->
             assert learner.request(method, path, SECRETS[Role.OBSERVER])[0] == 200
         assert learner.request("GET", "/status", SECRETS[Role.LEARNER])[0] == 200
         assert learner.request("POST", "/profile", SECRETS[Role.LEARNER])[0] == 403
+        assert learner.request("GET", "/rows", SECRETS[Role.LEARNER])[0] == 403
         for method, path in OPEN:
             assert learner.request(method, path)[0] == 200
         assert learner.request("GET", "/nothing")[0] == 404
