@@ -166,8 +166,6 @@ class RowsReader:
         self._drafts.pop(draft, None)
         for path in (folder / name, draft):
             path.unlink(missing_ok=True)
-        if _generation_of(folder, name):
-            _remember(folder, name, "")
 
 
 class _Piece(NamedTuple):
@@ -222,7 +220,7 @@ def _generation_of(folder: Path, name: str) -> str:
 
 
 def _remember(folder: Path, name: str, generation: str) -> None:
-    """Keep the generation of a copy; "" for none."""
+    """Keep the generation of a copy."""
     path = folder / GENERATIONS_FILE
     atomic_write(path, json.dumps({**read_object(path), name: generation}, indent=1) + "\n")
 

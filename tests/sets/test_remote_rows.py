@@ -33,6 +33,7 @@ class Run:
         self.over = False
         self.rows = ProgressFile(self.path / "progress.csv")
         self.asked: list[str] = []
+        self.asked_status = 0
         self.start()
         atomic_write(self.path / "experiment.yaml", "name: a\n")
         atomic_write(self.path / "history.json", "[]\n")
@@ -42,12 +43,16 @@ class Run:
         self.files = ServedFiles(self.path, lambda: self.over)
         self.server = MetricsServer(
             0, CollectorRegistry(), rows=self._rows,
-            status=lambda: {"rows_read": self.files.are_read},
+            status=self._status,
         )  # fmt: skip
 
     def _rows(self, query: str) -> bytes:
         self.asked.append(query)
         return self.files.answer(query)
+
+    def _status(self) -> dict[str, Any]:
+        self.asked_status += 1
+        return {"rows_read": self.files.are_read}
 
     def restart(self) -> None:
         self.server.close()
@@ -97,6 +102,7 @@ def test_rows_come_as_they_are_written_and_once(run: Run) -> None:
     run.rows.append({"env_frames": 5, "mean_return": 0.5})
     assert sent(run, reader) < 100
     assert sent(run, reader) == 0
+    assert not run.asked_status, "before the end nothing is asked but the files"
 
 
 def test_a_wider_header_takes_the_place_of_the_copy(run: Run) -> None:

@@ -79,6 +79,11 @@ def test_the_rows_of_a_run_until_its_meter_ends_it(
         assert (copy / "experiment.yaml").read_bytes() == (run / "experiment.yaml").read_bytes()
         assert not (copy / "summary.json").exists()
         assert status_of(url)["rows_read"] is False
+        (run / "summary.json").write_text("{}")
+        assert reader.copy(copy) is False, "no condition is met"
+        (run / "summary.json").unlink()
+        assert reader.copy(copy) is False
+        assert not (copy / "summary.json").exists()
         actor = Actor(learner.address)
         assert learner.ended.wait(60)
         actor.thread.join(30)
@@ -147,7 +152,7 @@ def test_another_host_of_a_learner_serves_no_rows(
 def test_rows_over_kill_9_and_a_resume_to_the_end(tmp_path: Path) -> None:
     wire, port, copy = f"127.0.0.1:{free_port()}", free_port(), tmp_path / "copy"
     url = f"http://127.0.0.1:{port}"
-    settings = (f"learner.metrics_port={port}", "stop.env_frames=6000")
+    settings = (f"learner.metrics_port={port}", "stop.env_frames=12000")
     with cluster(tmp_path, *settings) as it:
         arguments = ("learner", "--linger", "--listen", wire, "--run-dir", str(it.run))
 
@@ -160,7 +165,9 @@ def test_rows_over_kill_9_and_a_resume_to_the_end(tmp_path: Path) -> None:
         learner = it.start(*arguments)
         it.start("actor", "--learner", wire, "--index", "0")
         reader = RowsReader(url, None)
-        wait_for(lambda: copied(reader) or len(frames_of(copy)) >= 5, "rows", START_S)
+        # The first update brings columns, and with them another generation.
+        it.trains(learner)
+        wait_for(lambda: not copied(reader) and len(frames_of(copy)) >= 5, "rows", START_S)
         os.kill(guarded(learner.pid), signal.SIGKILL)
         learner.wait()
         before = frames_of(copy)
