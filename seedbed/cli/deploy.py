@@ -1,5 +1,6 @@
 """Install an experiment on Kubernetes, or upgrade it, and follow it until its actors play.
 
+With --max-learners it is a set of runs: a controller starts them while there is room.
 The file is the one that `seedbed train` takes: actor.processes and gossip.replicas are the first
 numbers of actors and learners. With --registry the images are built from this checkout and pushed.
 """
@@ -8,15 +9,20 @@ import argparse
 import sys
 import tempfile
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from seedbed.cli.deploy_set import add_set_arguments, deploy_set, is_deployed_as_set
 from seedbed.config import Experiment, load_experiment
 from seedbed.config.load import override, parse_experiment
 from seedbed.config.shipped import experiment_file
+from seedbed.deploy.chart_values import (
+    CHART,
+    check_chart,
+    profile_file,
+    values_file,
+    values_of,
+)
 from seedbed.deploy.follow import follow
 from seedbed.deploy.images import build_and_push, note_on_localhost
 from seedbed.deploy.plan import (
@@ -33,20 +39,18 @@ from seedbed.deploy.programs import has_namespace
 from seedbed.deploy.programs import run as call
 from seedbed.deploy.releases import find_release
 from seedbed.deploy.sizes import check_sizes
-from seedbed.runtime.exit_codes import ConfigError
 
 _SOURCE = Path(__file__).resolve().parents[2]
-# In the wheel a folder, in a checkout a link to helm/seedbed.
-_CHART = Path(str(files("seedbed") / "chart")).resolve()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare `deploy EXPERIMENT`."""
     add = parser.add_argument
-    text = "a YAML file, or the name of a shipped experiment such as cartpole-vtrace"
+    text = "a YAML file, or the name of a shipped experiment such as cartpole-vtrace, or of a sweep"
     add("experiment", metavar="EXPERIMENT.yaml", help=text)
     add("--release", metavar="NAME", help="name of the release (default: name of the experiment)")
     add_release_options(parser)
+    add_set_arguments(parser)
 
 
 def add_release_options(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +66,7 @@ def add_release_options(parser: argparse.ArgumentParser) -> None:
     text = "show the pods and what they cost an hour, and install nothing; needs no cluster"
     add("--dry-run", action="store_true", help=text)
     text = "chart, a folder or oci://HOST/PATH (default: the one of this Seedbed)"
-    add("--chart", default=str(_CHART), help=text)
+    add("--chart", default=str(CHART), help=text)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -73,6 +77,9 @@ def run(args: argparse.Namespace) -> None:
             release has begun with other settings; DEPLOY, a program failed; LEARNER_UNREACHABLE,
             actors do not play in time.
     """
+    if is_deployed_as_set(args):
+        deploy_set(args)
+        return
     release, objects = install_release(args)
     if not args.dry_run:
         _follow(args.namespace, release, objects)
@@ -90,17 +97,13 @@ def install_release(args: argparse.Namespace) -> tuple[str, list[ApiObject]]:
     Raises:
         SeedbedError: As `run`, but for LEARNER_UNREACHABLE.
     """
-    if not (args.chart.startswith("oci://") or (Path(args.chart) / "Chart.yaml").is_file()):
-        raise ConfigError(
-            f"there is no chart in {args.chart}: Seedbed's wheel and a checkout have one, its "
-            "images have none; give --chart a folder with a Chart.yaml, or oci://HOST/PATH"
-        )
+    check_chart(args.chart)
     follows, given, experiment = _layers(args)
     profiles = [f"--values={profile_file(args.chart, name)}" for name in args.profile]
     release, namespace = args.release or experiment.name, f"--namespace={args.namespace}"
     kubectl = ("kubectl", namespace)
     with tempfile.TemporaryDirectory(prefix="seedbed-deploy-") as folder:
-        values = partial(_values_file, Path(folder))
+        values = partial(values_file, Path(folder))
         chart = [release, args.chart, namespace, values("experiment", follows), *profiles]
         own = values("set", given)
         named = [values("registry", {"image": {"registry": args.registry}})] * bool(args.registry)
@@ -178,13 +181,6 @@ def _print_line(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _values_file(folder: Path, name: str, values: dict[str, Any]) -> str:
-    """Write values to a file, and return the option of Helm that reads it."""
-    file = folder / f"{name}.yaml"
-    file.write_text(yaml.safe_dump(values))
-    return f"--values={file}"
-
-
 def _layers(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any], Experiment]:
     """Return values that follow from the experiment, values of --set, and the experiment.
 
@@ -197,27 +193,5 @@ def _layers(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any], E
     given: dict[str, Any] = {}
     for value in args.set:
         override(given, value)
-    processes, learners = experiment.actor.processes, experiment.gossip.replicas
-    follows: dict[str, Any] = {
-        "experimentFile": experiment_file(args.experiment).read_text(),
-        "learner": {"replicas": learners, "topology": experiment.gossip.topology},
-    }
-    if processes:
-        follows["actor"] = {"replicas": processes * learners * experiment.learner.hosts}
-    if shards := int((given.get("replay") or {}).get("shards") or 0):
-        follows["replay"] = {"sequences": -(-experiment.learner.replay.capacity // shards)}
-    return follows, given, experiment
-
-
-def profile_file(chart: str, name: str) -> str:
-    """Return the file of a profile.
-
-    Raises:
-        SeedbedError: CONFIG, there is no such profile.
-    """
-    own = (_CHART if chart.startswith("oci://") else Path(chart)) / "profiles"
-    for file in (Path(name), own / f"{name}.yaml"):
-        if file.is_file():
-            return str(file)
-    names = ", ".join(sorted(file.stem for file in own.glob("*.yaml"))) or f"none in {own}"
-    raise ConfigError(f"--profile {name} is neither a file nor a profile of the chart: {names}")
+    text = experiment_file(args.experiment).read_text()
+    return values_of(experiment, text, given), given, experiment

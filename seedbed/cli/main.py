@@ -27,7 +27,7 @@ from seedbed.runtime.threads import left_behind
 GROUPS = {
     "run": {
         "train": "train an experiment on this machine: one learner and its actors",
-        "deploy": "install an experiment on Kubernetes, with what it costs an hour",
+        "deploy": "install an experiment or a set on Kubernetes, with what it costs an hour",
         "learner": "run the learner alone, as in a container",
         "actor": "run one actor alone, as in a container",
         "replay": "run one replay shard, for learners with `storage: remote`",
@@ -35,7 +35,7 @@ GROUPS = {
         "stop": "stop a run, a set of runs or a release with last checkpoints",
         "pause": "pause a release, or a set of runs on a cluster",
         "resume": "resume what was paused",
-        "suite": "deploy and compare the 57 games of Atari",
+        "suite": "compare the 57 games of Atari with the paper",
         "tokens": "make the token files of a release",
         "cost": "price a release on Kubernetes, and end it when it is over",
     },

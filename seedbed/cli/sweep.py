@@ -9,10 +9,10 @@ import argparse
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
 
 from seedbed.cli.arguments import add_set, positive
 from seedbed.cli.output import add_json, emit, print_result
+from seedbed.cli.set_options import SET_OPTIONS, add_set_options, read_set, resolve_set
 from seedbed.config.without_effect import settings_without_effect
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
 from seedbed.runtime.install import how_to_install
@@ -21,7 +21,6 @@ from seedbed.runtime.paths import shown
 from seedbed.runtime.signals import on_stop_signals
 from seedbed.runtime.terminal import print_lines
 from seedbed.runtime.text import counted
-from seedbed.sets.budget import check_budget
 from seedbed.sets.code import check_code, code_of, note_begin
 from seedbed.sets.confirmation import confirmation
 from seedbed.sets.disk import describe_disk
@@ -41,16 +40,13 @@ from seedbed.sets.folder import (
 from seedbed.sets.halving import check_halving, members_at_rungs
 from seedbed.sets.live import LiveSet
 from seedbed.sets.plan import plan, table, to_go
-from seedbed.sets.resolve import ResolvedSet, Run, describe, resolve
+from seedbed.sets.resolve import ResolvedSet, Run, describe
 from seedbed.sets.shares import Shares
 from seedbed.sets.stopped import is_stopped
-from seedbed.sets.sweep import Budget, read_sweep
+from seedbed.sets.sweep import Budget
 
 # Options that a folder of experiments alone cannot take.
-_OF_A_SWEEP = (
-    *("set", "seeds", "draws", "name", "confirm", "halving"),
-    *(f"budget_{name}" for name in Budget.model_fields),
-)
+_OF_A_SWEEP = ("set", "confirm", *SET_OPTIONS)
 _NOTICE = "stopping each run with a last checkpoint; a second signal ends them at once"
 
 
@@ -60,16 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "a sweep's YAML file, an experiment's, the name of a shipped one, or the folder of a set"
     add("target", metavar="TARGET", help=text)
     add_set(parser)
-    text = "seeds of each setting, counted from the experiment's own, or a list such as 1,7,9"
-    add("--seeds", type=_seeds, metavar="N", help=text)
-    add("--draws", type=positive, metavar="N", help="draws from the ranges")
-    add("--name", help="name of the set (default: the experiment's)")
-    for name in Budget.model_fields:
-        text = f"bound of all runs together, in {name}"
-        add(f"--budget-{name}", type=float, metavar=name[0].upper(), help=text)
-    text = "rank the settings by all their seeds after so many frames, and go on with the best "
-    text += "third; again at three times the frames, and so on, up to stop.env_frames"
-    add("--halving", type=int, metavar="FRAMES", help=text)
+    add_set_options(parser)
     text = "train the best two settings of the set on N fresh seeds, which alone support a claim"
     add("--confirm", type=positive, metavar="N", help=text)
     add("--out", type=Path, metavar="DIR", help="folder of the set (default: sweeps/NAME)")
@@ -103,7 +90,8 @@ def run(args: argparse.Namespace) -> int:
     folder = target if args.out is None and is_folder_of_runs(target) else None
     budget, is_new = None, False
     if folder is None or is_set(folder):
-        wanted = _wanted(args, sweep_file(folder) if folder is not None else args.target)
+        source = sweep_file(folder) if folder is not None else args.target
+        wanted = resolve_set(read_set(args, source, args.set), args.target)
         folder = folder or args.out or Path("sweeps") / wanted.name
         wanted = with_bound_of(folder, wanted)
         budget = wanted.sweep.budget
@@ -151,24 +139,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         _drive(args, folder, budget, is_new)
     return ExitCode.OK
-
-
-def _wanted(args: argparse.Namespace, source: str | Path) -> ResolvedSet:
-    options: dict[str, Any] = {}
-    if args.seeds is not None:
-        options["seeds"] = args.seeds
-    if args.draws is not None:
-        options["draws"] = {"number": args.draws}
-    if args.name is not None:
-        options["name"] = args.name
-    if args.halving is not None:
-        options["halving"] = {"first": args.halving}
-    bounds = {name: getattr(args, f"budget_{name}") for name in Budget.model_fields}
-    if given := {name: value for name, value in bounds.items() if value is not None}:
-        options["budget"] = given
-    wanted = resolve(read_sweep(source, args.set, options), args.target)
-    check_budget(wanted.sweep.budget, wanted.runs)
-    return wanted
 
 
 def _write(folder: Path, wanted: ResolvedSet) -> bool:
@@ -306,7 +276,3 @@ def _parallel(text: str) -> int | None:
     if text != "auto" and not text.lstrip("-").isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is neither a number of runs nor auto")
     return None if text == "auto" else positive(text)
-
-
-def _seeds(text: str) -> int | list[int]:
-    return [int(word) for word in text.split(",")] if "," in text else positive(text)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -164,6 +164,30 @@ def plan(objects: list[ApiObject]) -> list[str]:
     return [*columns(rows, "<" * len(rows[0])).splitlines(), prices.sentence()]
 
 
+class Rates(NamedTuple):
+    """US dollars an hour.
+
+    Attributes:
+        dollars: Of all pods with their volumes.
+        volumes: Of the volumes alone, which stay when the pods are gone.
+    """
+
+    dollars: float
+    volumes: float
+
+
+def rates(objects: list[ApiObject]) -> Rates | None:
+    """Return what the pods and volumes of a release cost; None where prices are not known."""
+    prices, volumes = _PriceTags(objects), 0.0
+    dollars = [prices.add(item, replicas_of(item)) for item in workloads(objects)]
+    known = [one for one in dollars if one is not None]
+    if len(known) < len(dollars):
+        return None
+    for item in workloads(objects):
+        volumes += replicas_of(item) * prices.volumes(item)
+    return Rates(sum(known), volumes)
+
+
 def _asked(workload: ApiObject) -> str:
     """Return the requests of a workload's pod in words."""
     words = []
@@ -190,15 +214,21 @@ class _PriceTags:
         """Add pods of a workload, and return what is charged for them; None where unknown."""
         if self._prices is None:
             return None
-        from seedbed.services.cost.charges import volume_rate
         from seedbed.services.cost.usage import usage_of
 
-        spec = _attributes(workload.spec)
-        claims = spec.volume_claim_templates or []
-        volumes = sum(volume_rate(claim, self._prices) for claim in claims)
+        volumes = self.volumes(workload)
         costs = [x + volumes for x in self._prices.cost(usage_of(template_of(workload), None))]
         self._sums = [total + count * cost for total, cost in zip(self._sums, costs, strict=True)]
         return count * costs[0]
+
+    def volumes(self, workload: ApiObject) -> float:
+        """Return what is charged for the volumes of one pod; 0 where unknown."""
+        if self._prices is None:
+            return 0.0
+        from seedbed.services.cost.charges import volume_rate
+
+        claims = _attributes(workload.spec).volume_claim_templates or []
+        return sum(volume_rate(claim, self._prices) for claim in claims)
 
     def sentence(self) -> str:
         if self._prices is None:

@@ -343,8 +343,8 @@ def _write(path: Path, wanted: ResolvedSet, confirms: bool) -> Written:
     index = _index(path)
     base = path / _OWN / "experiment.yaml"
     is_new = not base.exists()
-    sweep_text = _sweep_text(wanted.sweep)
-    is_changed = is_new or sweep_file(path).read_text() != sweep_text
+    text = sweep_text(wanted.sweep)
+    is_changed = is_new or sweep_file(path).read_text() != text
     changes = [] if is_new else _changes(path, index, wanted)
     known = {run["name"]: run for run in index["runs"]}
     added, changed, named = [], [], set()
@@ -370,7 +370,7 @@ def _write(path: Path, wanted: ResolvedSet, confirms: bool) -> Written:
     index["axes"] = sorted({*index["axes"], *wanted.sweep.axes})
     index["name"], index["defaults"] = wanted.name, defaults_digest()
     atomic_write(base, dump_experiment(wanted.base, named_only=True))
-    atomic_write(sweep_file(path), sweep_text)
+    atomic_write(sweep_file(path), text)
     # The last one: what it names is there.
     atomic_write(path / _OWN / "runs.json", json.dumps(index, indent=1) + "\n")
     left = [run["name"] for run in index["runs"] if run["name"] not in named]
@@ -391,7 +391,7 @@ def _matched(path: Path, index: Mapping[str, Any], wanted: ResolvedSet) -> list[
     return found
 
 
-def _sweep_text(sweep: Sweep) -> str:
+def sweep_text(sweep: Sweep) -> str:
     """Return sweep.yaml: the experiment beside it has the settings of every run already."""
     left_out = {"experiment", "set"} | ({"axes"} if not sweep.axes else set())
     tree = sweep.model_dump(mode="json", exclude_unset=True, exclude=left_out)

@@ -116,7 +116,9 @@ def test_rights_are_of_names() -> None:
 def test_without_rbac_the_accounts_are_somebody_elses() -> None:
     objects = rendered(rbac={"create": False})
     kinds = {item["kind"] for item in objects.all}
-    assert not {"Role", "RoleBinding", "ServiceAccount"} & kinds
+    assert not {"Role", "RoleBinding"} & kinds
+    accounts = {item["metadata"]["name"] for item in objects.of("ServiceAccount")}
+    assert accounts == {"try-set-learner", "try-set-actor"}  # which have no rights
     assert objects.pods()["try-set"]["spec"]["serviceAccountName"] == "seedbed-set"
 
 

@@ -8,114 +8,18 @@ from __future__ import annotations
 
 import json
 import os
-import stat
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from seedbed.cli.main import main
 from seedbed.config import parse_experiment
-from seedbed.deploy import follow as deploy_follow
 from seedbed.runtime.exit_codes import ExitCode
-from tests.support.api_server import ApiServer, api_server
-from tests.support.chart import ROOT, Rendered, helm
+from tests.support.chart import ROOT, Rendered
+from tests.support.deploy_programs import Programs, pod
 
 PONG = str(ROOT / "experiments" / "pong-vtrace.yaml")
-
-HELM = """
-if [ "$1" = template ]; then exec {helm} "$@" --kube-version=1.36.0; fi
-echo "$@" >> {folder}/helm.log
-cat {folder}/helm.stderr >&2 2>/dev/null && exit 1
-for word in "$@"; do
-  case "$word" in --values=*) cp "${{word#--values=}}" {folder}/ ;; esac
-done
-"""
-# Pods as they are, one list after the other; the last one stays.
-KUBECTL = """
-case "$*" in
-  *statefulsets*) cat {folder}/statefulsets ;;
-  *"get namespace "*)
-    [ ! -e {folder}/forbidden ] || {{ echo "Error from server (Forbidden)" >&2; exit 1; }}
-    cat {folder}/namespace 2>/dev/null || {{ echo "Error from server (NotFound)" >&2; exit 1; }} ;;
-  *"config view"*) cat {folder}/server 2>/dev/null ;;
-  *"get events"*) cat {folder}/events ;;
-  *"get pods"*)
-    next=$(ls {folder}/pods | head -1)
-    cat {folder}/pods/$next
-    [ $(ls {folder}/pods | wc -l) = 1 ] || rm {folder}/pods/$next ;;
-  *exec*--json) cat {folder}/status ;;
-  *exec*) echo "the page of status" ;;
-esac
-"""
-DOCKER = """
-echo "$@" >> {folder}/docker.log
-for word in "$@"; do
-  case "$word" in --iidfile=*) echo sha256:0123456789abcdef > "${{word#--iidfile=}}" ;; esac
-done
-"""
-
-
-class Programs:
-    """What is in PATH, and what was asked of it."""
-
-    def __init__(self, folder: Path, server: ApiServer) -> None:
-        self.folder, self.path, self.server = folder, folder / "bin", server
-        self.path.mkdir()
-        (folder / "pods").mkdir()
-
-    def write(self, name: str, text: str) -> None:
-        file = self.path / name
-        file.write_text("#!/bin/sh" + text.format(folder=self.folder, helm=helm()))
-        file.chmod(file.stat().st_mode | stat.S_IXUSR)
-
-    def pods(self, *lists: list[dict[str, Any]]) -> None:
-        for number, pods in enumerate(lists):
-            (self.folder / "pods" / str(number)).write_text(json.dumps({"items": pods}))
-
-    def status(self, sessions: int) -> None:
-        found = {
-            "state": "training", "waiting_for": None, "over": None, "stop_reason": None,
-            "numbers": {"sessions": sessions}, "counters": {"env_frames": 100 * sessions},
-        }  # fmt: skip
-        (self.folder / "status").write_text(json.dumps(found))
-
-    def log(self, name: str) -> list[str]:
-        file = self.folder / f"{name}.log"
-        return file.read_text().splitlines() if file.exists() else []
-
-    def values(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = yaml.safe_load((self.folder / f"{name}.yaml").read_text())
-        return found
-
-
-@pytest.fixture
-def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Programs]:
-    with api_server() as server:
-        made = Programs(tmp_path, server)
-        for name, text in (("helm", HELM), ("kubectl", KUBECTL), ("docker", DOCKER)):
-            made.write(name, text)
-        made.pods([pod("pong-vtrace-learner-0", ready=True)])
-        made.status(sessions=2)
-        (tmp_path / "events").write_text('{"items": []}')
-        monkeypatch.setattr(deploy_follow, "_INTERVAL_S", 0.02)
-        monkeypatch.setenv("PATH", f"{made.path}:{os.environ['PATH']}")
-        monkeypatch.setenv("KUBECONFIG", str(server.file))
-        yield made
-
-
-def pod(name: str, ready: bool = False, **container: Any) -> dict[str, Any]:
-    conditions = [
-        {"type": "PodScheduled", "status": "True"},
-        {"type": "Ready", "status": str(ready)},
-    ]
-    containers = [{"name": "learner", "image": "r/seedbed-learner:x", **container}]
-    return {
-        "metadata": {"name": name},
-        "status": {"conditions": conditions, "containerStatuses": containers, "phase": "Running"},
-    }
 
 
 @pytest.mark.parametrize("known", ["namespace", "forbidden"])
@@ -168,62 +72,6 @@ def test_a_dry_run_shows_the_price_without_a_cluster(
     assert said.endswith("nothing is installed (--dry-run)\n")
     assert not programs.log("helm")
     assert not programs.log("docker")
-
-
-@pytest.fixture
-def suite(tmp_path: Path) -> Path:
-    """A set of three games."""
-    folder = tmp_path / "suite"
-    games = "environment.id=atari:MsPacman,atari:Pong,atari:Qbert"
-    assert main(["sweep", PONG, "--set", games, "--out", str(folder), "--print"]) == 0
-    return folder
-
-
-@pytest.mark.slow
-def test_a_suite_is_a_release_for_each_experiment(
-    programs: Programs, suite: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    names = [f"pong-vtrace-env-{game}-s1" for game in ("ms-pacman", "pong", "qbert")]
-    assert main(["suite", "deploy", str(suite), "--dry-run", "--set", "actor.replicas=3"]) == 0
-    said = capsys.readouterr().err
-    assert [said.count(f"3 x  {name}-actor") for name in names] == [1, 1, 1]
-    assert said.count("nothing is installed (--dry-run)") == 3
-    assert not programs.log("helm")
-    assert main(["suite", "deploy", str(suite), "--namespace", "seventh"]) == 0
-    log = programs.log("helm")
-    assert [line.split()[2] for line in log] == names
-    assert all("--namespace=seventh" in line for line in log)
-    follows = parse_experiment(programs.values("experiment")["experimentFile"])
-    assert follows.environment.id == "atari:Qbert"
-
-
-def test_as_many_releases_of_a_suite_as_may_be_are_up(
-    programs: Programs, suite: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def are_there(**replicas: int) -> None:
-        items = [
-            {
-                "metadata": {"labels": {"app.kubernetes.io/instance": name.replace("_", "-")}},
-                "spec": {"replicas": number},
-            }
-            for name, number in replicas.items()
-        ]
-        (programs.folder / "statefulsets").write_text(json.dumps({"items": items}))
-
-    words = ["suite", "deploy", str(suite), "--max", "1"]
-    are_there(pong_vtrace_env_ms_pacman_s1=1, somebody_else=1)
-    assert main(words) == 0
-    assert not programs.log("helm"), "one is up"
-    assert "1 at once (--max)" in capsys.readouterr().err
-    are_there(pong_vtrace_env_ms_pacman_s1=0, somebody_else=1)
-    assert main(words) == 0
-    assert [line.split()[2] for line in programs.log("helm")] == ["pong-vtrace-env-pong-s1"]
-    said = capsys.readouterr().err
-    assert "pong-vtrace-env-ms-pacman-s1: finished or paused" in said
-    file = suite / "pong-vtrace-env-pong-s1.yaml"
-    file.write_text(file.read_text().replace("learner:", "learner:\n  hosts: 2\n  backend: jax"))
-    assert main(words) == ExitCode.CONFIG
-    assert "--set pod.queueName=QUEUE" in capsys.readouterr().err
 
 
 def test_numbers_of_the_laptop_are_those_of_the_release(programs: Programs, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from seedbed.cli import deploy
 from seedbed.config import load_experiment
 from seedbed.config.shipped import experiment_file
+from seedbed.deploy.chart_values import profile_file
 from tests.support.chart import ROOT, run
 
 PAGES = ("README.md", "docs/gke.md", "docs/kubernetes.md", "helm/seedbed/README.md")
@@ -34,7 +35,7 @@ def test_a_line_works_as_it_is_written(words: list[str], monkeypatch: pytest.Mon
     deploy.add_arguments(parser)
     args = parser.parse_args(words[2:])
     experiment = load_experiment(args.experiment)
-    profiles = [f"--values={deploy.profile_file(args.chart, name)}" for name in args.profile]
+    profiles = [f"--values={profile_file(args.chart, name)}" for name in args.profile]
     file = f"experimentFile={experiment_file(args.experiment)}"
     rendered = run("template", experiment.name, args.chart, *profiles, f"--set-file={file}")
     assert rendered.returncode == 0, rendered.stderr

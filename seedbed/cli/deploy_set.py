@@ -1,0 +1,177 @@
+"""`seedbed deploy` of a set of runs."""
+
+import argparse
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from seedbed.cli.arguments import positive
+from seedbed.cli.set_options import SET_OPTIONS, add_set_options, read_set, resolve_set
+from seedbed.config.load import override
+from seedbed.config.shipped import experiment_file, shipped_sweeps
+from seedbed.config.yaml_text import load_yaml
+from seedbed.deploy.chart_values import check_chart, profile_file
+from seedbed.deploy.images import build_and_push, note_on_localhost
+from seedbed.deploy.programs import run as call
+from seedbed.deploy.set_shapes import Chart, Shape, group_by_shape, render_shape
+from seedbed.deploy.sets import (
+    Limits,
+    SetRelease,
+    check_limits,
+    check_rights,
+    install_set,
+    plan_of_release,
+    render_set,
+    write_files,
+)
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.terminal import print_lines
+from seedbed.sets.plan import plan
+from seedbed.sets.resolve import ResolvedSet
+from seedbed.sets.sweep import Sweep, is_sweep
+
+_OF_A_SET = (*SET_OPTIONS, "max_actors", "max_gpus", "retry", "render")
+_SETTING, _OF_THE_SET = "experiment.", "set."
+
+
+def add_set_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a set of runs to those of a release."""
+    group = parser.add_argument_group("a set of runs, with --max-learners")
+    add = group.add_argument
+    text = (
+        "learners of all runs at once: deploy a set, whose controller starts each run when there "
+    )
+    text += "is room; with a sweep's file, or keys of --set with several values"
+    add("--max-learners", type=positive, metavar="N", help=text)
+    add("--max-actors", type=positive, metavar="N", help="actors of all runs at once")
+    add("--max-gpus", type=positive, metavar="N", help="accelerators of all runs at once")
+    add_set_options(group)
+    add("--retry", choices=("failed",), help="start the runs of the set that have failed")
+    text = "write the objects of the set to DIR/set.yaml, and install nothing; needs no cluster"
+    add("--render", type=Path, metavar="DIR", help=text)
+
+
+def is_deployed_as_set(args: argparse.Namespace) -> bool:
+    """Return whether a command deploys a set of runs.
+
+    Raises:
+        SeedbedError: USAGE, it is one, and does not have --max-learners.
+    """
+    if args.max_learners is not None:
+        return True
+    given = [name for name in _OF_A_SET if getattr(args, name) is not None]
+    if given or _is_sweep(args.experiment):
+        what = f"--{given[0]}".replace("_", "-") if given else args.experiment
+        raise SeedbedError(
+            ExitCode.USAGE,
+            f"{what} is of a set of runs: say how many may train at once, --max-learners N",
+        )
+    return False
+
+
+def _is_sweep(target: str) -> bool:
+    if target in shipped_sweeps():
+        return True
+    try:
+        return is_sweep(load_yaml(experiment_file(target).read_text(encoding="utf-8")))
+    except (SeedbedError, OSError, UnicodeDecodeError, yaml.YAMLError):
+        return False  # which the reader of an experiment tells
+
+
+def deploy_set(args: argparse.Namespace) -> None:
+    """Check the runs, show what they take, and install the release of the set.
+
+    Raises:
+        SeedbedError: CONFIG, a setting or a value is wrong, or the set is too large; DEPLOY, a
+            program failed, or a right is missing.
+    """
+    check_chart(args.chart)
+    settings, given, of_the_set = _parted(args.set)
+    profiles = [profile_file(args.chart, name) for name in args.profile]
+    registry = {"image": {"registry": args.registry}} if args.registry else {}
+    chart = Chart(args.chart, args.namespace, profiles, given)
+    args.name = args.name or args.release
+    sweep = _with_settings(read_set(args, args.experiment, settings), chart.settings())
+    wanted = resolve_set(sweep, args.experiment)
+    limits = Limits(args.max_learners, args.max_actors or 0, args.max_gpus or 0)
+    shapes = _shapes(wanted, chart, registry)
+    check_limits(shapes, limits)
+    release = render_set(wanted, shapes, chart, limits, of_the_set)
+    print_lines(f"{plan(wanted, args.experiment, Path(wanted.name) / 'not there')}")
+    print_lines("\n".join(plan_of_release(wanted, shapes, limits, release)))
+    if args.dry_run:
+        print_lines("nothing is installed (--dry-run)")
+    elif args.render is not None:
+        file = write_files(release, args.render)
+        print_lines(
+            f"{file} has the objects of the set: kubectl -n {args.namespace} apply -f {file}"
+        )
+    else:
+        _install(args, wanted, chart, limits, of_the_set, shapes, release)
+
+
+def _install(
+    args: argparse.Namespace,
+    wanted: ResolvedSet,
+    chart: Chart,
+    limits: Limits,
+    of_the_set: Mapping[str, Any],
+    shapes: Sequence[Shape],
+    release: SetRelease,
+) -> None:
+    kubectl = ("kubectl", f"--namespace={args.namespace}")
+    call(*kubectl, "get", "--raw=/version")
+    check_rights(release)
+    if args.registry:
+        source = Path(__file__).resolve().parents[2]
+        built: dict[str, Any] = {}
+        for shape in shapes:
+            experiment = shape.runs[0].experiment
+            built[shape.key] = build_and_push(source, args.registry, experiment, shape.objects)
+        shapes = _shapes(wanted, chart, built)
+        release = render_set(wanted, shapes, chart, limits, of_the_set)
+    if note := note_on_localhost(kubectl, shapes[0].objects):
+        print_lines(note)
+    install_set(release, args.retry)
+    at = f"{wanted.name} -n {args.namespace}"
+    print_lines(f"{wanted.name} is installed: its controller starts runs while there is room")
+    print_lines(f"its runs: seedbed list {at}")
+    print_lines(f"which setting is better: seedbed compare {at}")
+    print_lines(f"the end: helm -n {args.namespace} uninstall {wanted.name} (its volumes stay)")
+
+
+def _shapes(wanted: ResolvedSet, chart: Chart, images: Mapping[str, Any]) -> list[Shape]:
+    """Return the rendered shapes.
+
+    Args:
+        wanted: The set.
+        chart: The chart of its runs.
+        images: Values that name images, of each shape by its key, or of all.
+    """
+    with tempfile.TemporaryDirectory(prefix="seedbed-deploy-") as folder:
+        return [
+            render_shape(wanted, key, runs, chart, Path(folder), images.get(key, images))
+            for key, runs in group_by_shape(wanted).items()
+        ]
+
+
+def _parted(given: Sequence[str]) -> tuple[list[str], dict[str, Any], dict[str, Any]]:
+    """Return settings, values of the chart `seedbed`, and values of the chart `seedbed-set`."""
+    settings, values, of_the_set = [], dict[str, Any](), dict[str, Any]()
+    for text in given:
+        if text.startswith(_SETTING):
+            settings.append(text.removeprefix(_SETTING))
+        elif text.startswith(_OF_THE_SET):
+            override(of_the_set, text.removeprefix(_OF_THE_SET))
+        else:
+            override(values, text)
+    return settings, values, of_the_set
+
+
+def _with_settings(sweep: Sweep, settings: Mapping[str, Any]) -> Sweep:
+    """Return a sweep with the settings of profiles below its own."""
+    known = {key: value for key, value in settings.items() if key not in sweep.axes}
+    return sweep.model_copy(update={"set": {**known, **sweep.set}}) if known else sweep

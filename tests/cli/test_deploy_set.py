@@ -1,0 +1,351 @@
+"""`seedbed deploy` of a set: a sweep becomes one release, and what cannot run is refused before."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import random
+import string
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from seedbed.cli.main import main
+from seedbed.deploy.sizes import LIMIT_BYTES
+from seedbed.runtime.exit_codes import ExitCode
+from seedbed.sets.resolve import resolve
+from seedbed.sets.run_objects import objects_of_run, shape_of
+from seedbed.sets.sweep import read_sweep
+from tests.support.deploy_programs import Programs
+
+RATES = "experiment.learner.optimizer.learning_rate=1e-3,3e-3,1e-2"
+SET = ("deploy", "cartpole-vtrace", "--set", RATES, "--seeds", "2", "--max-learners", "2")
+Objects = dict[tuple[str, str], dict[str, Any]]
+
+
+def render(folder: Path, *words: str) -> Objects:
+    """The objects that --render writes."""
+    assert main([*words, "--render", str(folder)]) == 0
+    found = [one for one in yaml.safe_load_all((folder / "set.yaml").read_text()) if one]
+    return {(one["kind"], one["metadata"]["name"]): one for one in found}
+
+
+def spec_of(objects: Objects, name: str = "cartpole-vtrace") -> tuple[dict[str, Any], Any]:
+    """Data and templates of the ConfigMap of a set."""
+    spec = objects["ConfigMap", f"{name}-set"]
+    packed = base64.b64decode(spec["binaryData"]["templates.json.gz"])
+    return spec["data"], json.loads(gzip.decompress(packed))["shapes"]
+
+
+def test_a_sweep_is_one_release(programs: Programs, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*SET, "--budget-dollars", "0.02", "-n", "lab"]) == 0
+    said = capsys.readouterr().err
+    for words in (
+        "set cartpole-vtrace: 6 runs, 3 settings with 2 seeds each, at most 6.00M frames",
+        "ended at $0.0200 together",
+        "at most 2 runs at once (--max-learners 2)",
+        "an hour at the limits",
+        "a month until they are deleted",
+        "longest name: cartpole-vtrace-lr-1e-3-s1, 26 letters",
+        "seedbed list cartpole-vtrace -n lab",
+    ):
+        assert words in said
+    (upgrade,) = programs.log("helm")
+    assert upgrade.startswith("upgrade --install cartpole-vtrace ")
+    assert "seedbed-set --namespace=lab" in upgrade
+    assert "--create-namespace" in upgrade
+    values = programs.values("set")
+    assert values["limits"] == {"learners": 2, "actors": 0, "gpus": 0}
+    assert len(values["names"]) == 6
+    assert not [line for line in programs.log("kubectl") if "patch" in line]
+
+
+def test_the_controller_resolves_the_same_runs(programs: Programs, tmp_path: Path) -> None:
+    axes = ("--set", "experiment.learner.backend=tensorflow,jax", "--name", "two")
+    objects = render(tmp_path, *SET, *axes)
+    data, shapes = spec_of(objects, "two")
+    for name in ("sweep.yaml", "experiment.yaml"):
+        (tmp_path / name).write_text(data[name])
+    resolved = resolve(read_sweep(tmp_path / "sweep.yaml"), "sweep.yaml")
+    assert resolved.name == "two"
+    named = set()
+    for run in resolved.runs:
+        template = shapes[shape_of(run.experiment)]
+        made = objects_of_run(template, run.name, run.experiment, 0)
+        named |= {(item["kind"], item["metadata"]["name"]) for item in made}
+    assert len(shapes) == 2
+    # Each of these objects is one that the controller may make, and each name one of its Role.
+    rules = objects["Role", "two-set"]["rules"]
+    allowed = {
+        name for rule in rules if "delete" in rule["verbs"] for name in rule["resourceNames"]
+    }
+    claims = {f"runs-{run.name}-learner-0" for run in resolved.runs}
+    assert allowed == {name for _, name in named} | claims
+    meters = objects["Role", "two-set-cost"]["rules"]
+    states = next(rule for rule in meters if "configmaps" in rule["resources"])["resourceNames"]
+    assert states == [f"{run.name}-state" for run in resolved.runs]
+
+
+def test_runs_have_the_accounts_and_the_tokens_of_the_set(
+    programs: Programs, tmp_path: Path
+) -> None:
+    identity = "learner.pod.serviceAccount.annotations={iam.gke.io/gcp-service-account: a@b}"
+    objects = render(tmp_path, *SET, "--set", identity, "--set", "extraLabels={team: rl}")
+    _, shapes = spec_of(objects)
+    (template,) = shapes.values()
+    kinds = {item["kind"] for item in template}
+    assert not kinds & {"ServiceAccount", "Role", "RoleBinding", "Pod", "Secret"}
+    text = json.dumps(template)
+    for role in ("learner", "actor", "cost"):
+        account = objects["ServiceAccount", f"cartpole-vtrace-set-{role}"]["metadata"]
+        assert account["labels"]["team"] == "rl"
+        assert f'"serviceAccountName": "cartpole-vtrace-set-{role}"' in text
+        assert ("iam.gke.io/gcp-service-account" in account["annotations"]) == (role == "learner")
+    assert '"secretName": "cartpole-vtrace-set-auth"' in text
+    assert '"--set=cartpole-vtrace"' in text
+    assert '"--ttl-s=0"' in text
+
+
+def test_the_same_command_with_more_is_an_upgrade_that_changes_no_template(
+    programs: Programs, tmp_path: Path
+) -> None:
+    before = render(tmp_path / "before", *SET)
+    more = ("deploy", "cartpole-vtrace", "--set", RATES, "--seeds", "3", "--max-learners", "4")
+    after = render(tmp_path / "after", *more, "--budget-dollars", "1")
+    (data, shapes), (old_data, old_shapes) = spec_of(after), spec_of(before)
+    assert shapes == old_shapes
+    assert json.loads(data["limits.json"])["learners"] == 4
+    assert data["experiment.yaml"] == old_data["experiment.yaml"]
+    assert data["sweep.yaml"] != old_data["sweep.yaml"]
+
+
+def test_settings_of_a_profile_are_below_those_of_the_set(
+    programs: Programs, tmp_path: Path
+) -> None:
+    profile = tmp_path / "own.yaml"
+    profile.write_text(
+        "experiment:\n  learner: {batch_size: 8, optimizer: {learning_rate: 0.5}}\n"
+        "actor: {replicas: 3}\nimage: {registry: r.io/me, tag: '7'}\n"
+    )
+    objects = render(tmp_path, *SET, "--profile", str(profile), "--max-actors", "7")
+    data, shapes = spec_of(objects)
+    assert yaml.safe_load(data["experiment.yaml"])["learner"]["batch_size"] == 8
+    (template,) = shapes.values()
+    (text,) = (
+        item["data"]["experiment.yaml"]
+        for item in template
+        if "experiment.yaml" in (item.get("data") or {})
+    )
+    assert yaml.safe_load(text)["learner"]["optimizer"]["learning_rate"] != 0.5
+    assert yaml.safe_load(text)["learner"]["batch_size"] == 8
+    pod = objects["Deployment", "cartpole-vtrace-set"]["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"] == "r.io/me/seedbed-cost:7"
+
+
+def test_values_of_the_sets_chart(programs: Programs, tmp_path: Path) -> None:
+    words = ("--set", "set.runs=delete", "--set", "set.persistence.size=2Gi")
+    objects = render(tmp_path, *SET, *words)
+    claim = objects["PersistentVolumeClaim", "cartpole-vtrace-set"]
+    assert claim["spec"]["resources"]["requests"]["storage"] == "2Gi"
+    text = json.dumps(objects["Deployment", "cartpole-vtrace-set"])
+    assert "--owns-runs" in text
+
+
+@pytest.mark.parametrize("option", [["--dry-run"], ["--render", "out"]])
+def test_a_plan_and_files_need_no_cluster(
+    programs: Programs,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    option: list[str],
+) -> None:
+    monkeypatch.chdir(programs.folder)
+    monkeypatch.setenv("KUBECONFIG", str(programs.folder / "none"))
+    (programs.path / "kubectl").unlink()
+    assert main([*SET, *option]) == 0
+    assert "6 runs" in capsys.readouterr().err
+    assert not programs.log("helm")
+
+
+def test_failed_runs_are_started_again_by_the_controller(programs: Programs) -> None:
+    assert main([*SET, "--retry", "failed"]) == 0
+    (patch,) = programs.log("kubectl")
+    assert "patch configmap cartpole-vtrace-set-state" in patch
+    assert '{"data": {"retry": "failed"}}' in patch
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("--seeds", "2"), ExitCode.USAGE, "--seeds is of a set of runs: say how many"),
+        (("--max-learners", "1", "--name", "a" * 24), ExitCode.CONFIG, "has 24 letters"),
+        (("--max-learners", "1", "--name", "Bad"), ExitCode.CONFIG, "'Bad'"),
+        (
+            ("--max-learners", "1", "--max-actors", "2", "--set", "actor.replicas=3",
+             "--set", "experiment.actor.processes=0"),
+            ExitCode.CONFIG,
+            "--max-actors is 2, and cartpole-vtrace-s1 alone has 3 actors",
+        ),
+        (
+            ("--max-learners", "1", "--max-gpus", "1", "--set", "learner.accelerator.type=gpu",
+             "--set", "learner.accelerator.count=2", "--set", "experiment.learner.backend=jax"),
+            ExitCode.CONFIG,
+            "--max-gpus is 1, and cartpole-vtrace-s1 alone has 2 gpus",
+        ),
+        (
+            ("--max-learners", "1", "--set", "experiment.gossip.replicas=2"),
+            ExitCode.CONFIG,
+            "gossip.replicas is 2 of cartpole-vtrace-s1",
+        ),
+        (
+            ("--max-learners", "1", "--set", "learner.replicas=2"),
+            ExitCode.CONFIG,
+            "learner.replicas is 2",
+        ),
+        (
+            ("--max-learners", "1", "--budget-dollars", "1", "--set",
+             "experiment.stop={mean_return: 400, env_frames: 0}"),
+            ExitCode.CONFIG,
+            "nothing can be reserved for it",
+        ),
+        (
+            ("--max-learners", "1", "--set", "cost.readNodes=true"),
+            ExitCode.CONFIG,
+            "(cost.readNodes)",
+        ),
+        (
+            ("--max-learners", "1", "--set", "cost.enabled=false"),
+            ExitCode.CONFIG,
+            "cost.enabled is false",
+        ),
+        (
+            ("--max-learners", "1", "--set", "experiment.learner.device=auto,gpu"),
+            ExitCode.CONFIG,
+            "experiment.learner.device is gpu and learner.accelerator.type is none",
+        ),
+        (
+            ("--max-learners", "1", "--set", "set.unknown=1"), ExitCode.CONFIG, "unknown",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_run_is_refused_before_anything_is_made(
+    programs: Programs,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    code: ExitCode,
+    said: str,
+) -> None:
+    assert main(["deploy", "cartpole-vtrace", *words]) == code
+    assert said in capsys.readouterr().err
+    assert not programs.log("helm")
+    assert not programs.log("asked")
+
+
+def test_a_sweeps_file_without_a_limit_is_a_wrong_command(
+    programs: Programs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = programs.folder / "rates.yaml"
+    file.write_text("experiment: cartpole-vtrace\nseeds: 2\n")
+    for target in (str(file), "atari57"):
+        assert main(["deploy", target]) == ExitCode.USAGE
+        assert "--max-learners N" in capsys.readouterr().err
+    assert main(["deploy", str(file), "--max-learners", "1", "--dry-run"]) == 0
+
+
+def test_the_longest_name_that_may_be(programs: Programs, tmp_path: Path) -> None:
+    name = "a" * 23
+    objects = render(tmp_path, *SET, "--name", name)
+    assert max(len(one) for _, one in objects) <= 63
+    data, shapes = spec_of(objects, name)
+    (tmp_path / "experiment.yaml").write_text(data["experiment.yaml"])
+    (tmp_path / "sweep.yaml").write_text(data["sweep.yaml"])
+    for run in resolve(read_sweep(tmp_path / "sweep.yaml"), "sweep.yaml").runs:
+        (template,) = shapes.values()
+        made = objects_of_run(template, run.name, run.experiment, 0)
+        assert max(len(item["metadata"]["name"]) for item in made) <= 63
+
+
+def test_a_thousand_runs_with_long_values_fit(
+    programs: Programs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The figures are those of docs/kubernetes-sets.md."""
+    draw = random.Random(1)
+    letters = string.ascii_lowercase + string.digits
+    values = [{"note": "".join(draw.choices(letters, k=40))} for _ in range(1000)]
+    tree = {"experiment": "cartpole-vtrace", "name": "b" * 23, "axes": {}}
+    file = programs.folder / "big.yaml"
+    file.write_text(yaml.safe_dump({**tree, "axes": {"environment.kwargs": values}}))
+    assert main(["deploy", str(file), "--max-learners", "2", "--dry-run"]) == 0
+    said = capsys.readouterr().err
+    (line,) = (one for one in said.splitlines() if "largest object" in one)
+    largest, release = (
+        int(line.partition(before)[2].split()[0].replace(",", ""))
+        for before in (" has ", "Helm's Secret ")
+    )
+    assert 600_000 < largest < 700_000 < LIMIT_BYTES
+    assert 200_000 < release < 300_000 < LIMIT_BYTES
+
+
+def test_what_does_not_fit_is_refused_with_both_numbers(
+    programs: Programs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draw = random.Random(1)
+    values = [{"note": draw.randbytes(800).hex()} for _ in range(1000)]
+    tree = {"experiment": "cartpole-vtrace", "axes": {"environment.kwargs": values}}
+    file = programs.folder / "big.yaml"
+    file.write_text(yaml.safe_dump(tree))
+    assert main(["deploy", str(file), "--max-learners", "2"]) == ExitCode.CONFIG
+    said = capsys.readouterr().err
+    assert "ConfigMap cartpole-vtrace-set has 1," in said
+    assert f"{LIMIT_BYTES:,}" in said
+    assert "take fewer runs" in said
+    directories = ",".join(f"gs://b/{number}" for number in range(65))
+    words = ("--set", f"experiment.learner.upload={directories}", "--max-learners", "1")
+    assert main(["deploy", "cartpole-vtrace", *words]) == ExitCode.CONFIG
+    assert "65 shapes of runs" in capsys.readouterr().err
+    assert not programs.log("helm")
+
+
+def test_a_missing_right_is_told_by_verb_and_resource(
+    programs: Programs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    denied = ["* *.*", "create role.rbac.authorization.k8s.io", "patch cronjobs.batch"]
+    (programs.folder / "denied").write_text("\n".join(denied) + "\n")
+    assert main([*SET, "-n", "lab"]) == ExitCode.DEPLOY
+    said = capsys.readouterr().err
+    assert "may not create role.rbac.authorization.k8s.io, patch cronjobs.batch in the" in said
+    assert "namespace lab" in said
+    assert not programs.log("helm")
+    (programs.folder / "denied").write_text("* *.*\n")
+    assert main([*SET, "-n", "lab"]) == 0
+
+
+def test_a_release_of_another_chart_is_not_replaced(
+    programs: Programs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = [{"name": "cartpole-vtrace", "chart": "seedbed-0.2.0"}]
+    (programs.folder / "releases").write_text(json.dumps(there))
+    assert main([*SET]) == ExitCode.CONFIG
+    assert "is a release of the chart seedbed-0.2.0" in capsys.readouterr().err
+    assert not programs.log("helm")
+    there[0]["chart"] = "seedbed-set-0.2.0"
+    (programs.folder / "releases").write_text(json.dumps(there))
+    assert main([*SET]) == 0
+
+
+@pytest.mark.slow
+def test_images_are_built_for_each_shape(programs: Programs) -> None:
+    backends = ("--set", "experiment.learner.backend=tensorflow,jax")
+    assert main([*SET, *backends, "--registry", "reg.example/me"]) == 0
+    built = " ".join(programs.log("docker"))
+    assert "BACKEND=tensorflow" in built
+    assert "BACKEND=jax" in built
+    values = programs.values("set")
+    packed = base64.b64decode(values["files"]["templates"])
+    images = gzip.decompress(packed).decode()
+    assert "reg.example/me/seedbed-learner:0123456789ab" in images
+    assert "reg.example/me/seedbed-learner-jax:0123456789ab" in images
+    assert values["image"]["repository"] == "seedbed-cost"
+    assert values["image"]["tag"] == "0123456789ab"
