@@ -2,7 +2,7 @@
 
 Runs that differ in the seed alone are one group. Where runs end at a score, groups are ranked by
 the frames to it, elsewhere by their final evaluations. Other versions, commits and machines are
-told apart, too.
+told apart, too. A set on a cluster is named as it is: its rows come here first.
 """
 
 import argparse
@@ -13,21 +13,26 @@ from pathlib import Path
 from typing import Any
 
 from seedbed.analysis.sorted_finals import draw_sorted_finals
-from seedbed.cli.arguments import finite
+from seedbed.cli.arguments import add_namespace, finite
 from seedbed.cli.compare_page import page
 from seedbed.cli.output import emit
 from seedbed.cli.pictures import check_picture, writing
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.deploy.releases import has_cluster
+from seedbed.deploy.set_fetch import copy_of_set
+from seedbed.deploy.set_releases import find_set, is_on_cluster
+from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
 from seedbed.runtime.files import replacing
 from seedbed.runtime.install import how_to_install
+from seedbed.runtime.terminal import print_lines
 from seedbed.sets.runs import Runs, load_runs
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare `compare RUN...`."""
     add = parser.add_argument
-    text = "run directory, folder of a set, or folder of runs (repeatable)"
-    add("runs", metavar="RUN", nargs="+", type=Path, help=text)
+    text = "run directory, folder of a set or of runs, or set on a cluster (repeatable)"
+    add("runs", metavar="RUN", nargs="+", help=text)
+    add_namespace(parser)
     text = "key of the groups, or its last part (repeatable; default: all that differ)"
     add("--by", action="append", default=[], metavar="KEY", help=text)
     text = "count frames to this mean return of an evaluation (default: the one that ends the runs)"
@@ -47,11 +52,12 @@ def run(args: argparse.Namespace) -> None:
 
     Raises:
         SeedbedError: RUN_DIRECTORY, there is no run; USAGE, runs do not differ in a key of `--by`,
-            SciPy is not there, or there are no finals to draw; OUTPUT, a file cannot be written.
+            SciPy is not there, there are no finals to draw, or a name is that of a folder and of a
+            set; OUTPUT, a file cannot be written; DEPLOY, a set of a cluster cannot be read.
     """
     if args.sorted_finals is not None:
         check_picture(args.sorted_finals)
-    runs = load_runs(*args.runs)
+    runs = load_runs(*(_folder(word, args.namespace) for word in args.runs))
     try:
         result = runs.compare(args.by, args.score, args.at)
     except ImportError as error:
@@ -70,6 +76,21 @@ def run(args: argparse.Namespace) -> None:
         emit(json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False))
     else:
         emit(page(result, args.markdown))
+
+
+def _folder(word: str, namespace: str | None) -> Path:
+    """Return the folder that a word of the command line means: of this machine, or of a set."""
+    if "/" in word or (namespace is None and not is_on_cluster(word, None)):
+        return Path(word)
+    if namespace is None and not has_cluster():
+        return Path(word)  # that it is not there is told by who reads it
+    try:
+        one = find_set(word, namespace or "default")
+    except SeedbedError as error:
+        if namespace is not None or error.code is not ExitCode.DEPLOY:
+            raise
+        raise RunDirectoryError(f"there is no folder {word} here, and {error}") from error
+    return copy_of_set(one, print_lines)
 
 
 def _write_csv(runs: Runs, result: Mapping[str, Any], file: Path) -> None:

@@ -3,9 +3,9 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from seedbed.checkpoints.owner import OWNER_FILE, Owner, read_owner
 from seedbed.deploy.programs import Piped, piped
@@ -44,10 +44,40 @@ def fetch(release: Release, directory: Path, print_line: Callable[[str], None]) 
     """
     learners = release.learners()
     is_new = _take_folder(directory, release)
+    fetch_run(Run(release, learners, release.run), directory, print_line, is_new)
+
+
+class Run(NamedTuple):
+    """A run on the volumes of a release.
+
+    Attributes:
+        release: The release.
+        learners: Its learners.
+        owner: NAMESPACE/RELEASE/RUN, which owns the run's directory.
+    """
+
+    release: Release
+    learners: Sequence[Learner]
+    owner: str
+
+
+def fetch_run(run: Run, directory: Path, print_line: Callable[[str], None], is_new: bool) -> None:
+    """Bring a run into its run directory here, or what that lacks.
+
+    Args:
+        run: The run.
+        directory: The run directory.
+        print_line: Takes lines on what happens.
+        is_new: Nothing is in it but its owner's mark.
+
+    Raises:
+        SeedbedError: As `fetch`.
+    """
+    learners = run.learners
     for learner in learners:
         several = len(learners) > 1
         target = learner_directory(directory, learner.rank) if several else directory
-        _Transfer(release, learner, target, print_line, is_new).run()
+        Transfer(Source(run.release, learner, run.owner), target, print_line, is_new).run()
         if several and not learner.rank:  # what makes the folder of all a run
             for name in ("experiment.yaml", "seedbed.lock"):
                 _write(directory / name, (target / name).read_bytes())
@@ -74,44 +104,61 @@ def _take_folder(directory: Path, release: Release) -> bool:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _unwritable(directory, error) from error
+        raise unwritable(directory, error) from error
     _write(directory / OWNER_FILE, json.dumps(owner._asdict()).encode() + b"\n")
     return True
 
 
-class _Transfer:
-    """Transfer of one learner's run directory.
+class NotBegun(RunDirectoryError):
+    """A volume has no run directory yet."""
+
+
+class Source(NamedTuple):
+    """A folder on a volume.
+
+    Attributes:
+        release: The release.
+        learner: What has the volume: a learner, or the controller of a set.
+        owner: NAMESPACE/RELEASE/RUN, which owns the folder; empty where no run does.
+        leave: Patterns of names that stay there.
+        skip: Folders below it that stay there.
+    """
+
+    release: Release
+    learner: Learner
+    owner: str
+    leave: Sequence[str] = PASSING
+    skip: Sequence[str] = ()
+
+
+class Transfer:
+    """Transfer of a folder on a volume to this machine.
 
     Args:
-        release: The release.
-        learner: The learner.
+        source: The folder there.
         target: Folder of the files here.
         print_line: Takes lines on what happens.
         is_new: Nothing was in the folder but its owner's mark.
     """
 
     def __init__(
-        self,
-        release: Release,
-        learner: Learner,
-        target: Path,
-        print_line: Callable[[str], None],
-        is_new: bool,
+        self, source: Source, target: Path, print_line: Callable[[str], None], is_new: bool
     ) -> None:
-        self._release, self._learner, self._target = release, learner, target
+        self._source, self._target = source, target
+        self._release, self._learner = source.release, source.learner
         self._print, self._is_new = print_line, is_new
         self._whole: dict[Path, int] = {}
         self._new = 0
         self._here: dict[str, tuple[int, str]] = {}  # size and SHA-256, of the present folder
 
-    def run(self) -> None:
-        """Bring every file, over as many connections as that takes.
+    def run(self) -> frozenset[Path]:
+        """Bring every file, over as many connections as that takes; return those that are there.
 
         Raises:
             SeedbedError: as `fetch`.
         """
         for source, place in self._folders():
-            tries, self._here = 0, _sums(place)
+            tries, self._here = 0, _sums(place, self._source.skip)
             while tries < _TRIES:
                 before = self._new
                 try:
@@ -133,12 +180,14 @@ class _Transfer:
         numbers = {"files": len(self._whole), "size": size, "new": new}
         self._print(fill(text, {"name": str(self._target), **numbers}))
         self._name_checkpoints()
-        found = read_owner(str(self._target))
-        if found is not None and found.run != self._release.run:
+        owner = self._source.owner
+        found = read_owner(str(self._target)) if owner else None
+        if found is not None and found.run != owner:
             self._print(
                 f"the folder {self._learner.run_dir} is of the run {found.run}, and not of "
-                f"{self._release.run}, whose learner.run names it"
+                f"{owner}, whose learner.run names it"
             )
+        return frozenset(self._whole)
 
     def _folders(self) -> list[tuple[str, Path]]:
         """Return the folders in the pod, and the places of their files here."""
@@ -160,7 +209,12 @@ class _Transfer:
             _BrokenConnection: it has ended too early.
         """
         with reader_of(self._release, self._learner, self._print) as reader:
-            asked = {"root": self._path(reader, source), "leave": PASSING, "have": self._here}
+            asked = {
+                "root": self._path(reader, source),
+                "leave": self._source.leave,
+                "skip": self._source.skip,
+                "have": self._here,
+            }
             command = (
                 "kubectl", f"--namespace={self._release.namespace}", "exec", "-i", reader.pod,
                 f"--container={reader.container}", "--", "python", "-c", _SENDER.read_text(),
@@ -180,7 +234,7 @@ class _Transfer:
     def _receive(self, stream: Piped, place: Path) -> None:
         first = _line(stream)
         if "missing" in first:
-            raise RunDirectoryError(
+            raise NotBegun(
                 f"{self._release.name} has no {first['missing']} on its volume yet: its learner "
                 "has not begun"
             )
@@ -221,7 +275,7 @@ class _Transfer:
         except _Cut:
             return False
         except OSError as error:
-            raise _unwritable(path, error, size) from error
+            raise unwritable(path, error, size) from error
         self._whole[path] = size
         self._here[str(path.relative_to(place))] = (size, digest.hexdigest())
         self._new += 1
@@ -251,10 +305,12 @@ def _inside(place: Path, file: str) -> Path:
     return place / inner
 
 
-def _sums(place: Path) -> dict[str, tuple[int, str]]:
-    """Return size and SHA-256 of each file here."""
-    found = {}
+def _sums(place: Path, skip: Sequence[str]) -> dict[str, tuple[int, str]]:
+    """Return size and SHA-256 of each file here, but for those of some folders below it."""
+    found, left_out = {}, {place / folder for folder in skip}
     for path in place.rglob("*") if place.is_dir() else ():
+        if left_out.intersection(path.parents):
+            continue
         if path.is_file() and not path.name.startswith(TEMPORARY):
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -282,10 +338,17 @@ def _write(path: Path, content: bytes) -> None:
     try:
         atomic_write(path, content)
     except OSError as error:
-        raise _unwritable(path, error, len(content)) from error
+        raise unwritable(path, error, len(content)) from error
 
 
-def _unwritable(path: Path, error: OSError, size: int = 0) -> SeedbedError:
+def unwritable(path: Path, error: OSError, size: int = 0) -> SeedbedError:
+    """Return the error of a file that cannot be written.
+
+    Args:
+        path: The file.
+        error: What was raised.
+        size: Its bytes; 0 where that is not what was missing.
+    """
     room = ""
     if size:
         free = shutil.disk_usage(path.parent).free

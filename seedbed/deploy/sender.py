@@ -1,8 +1,9 @@
 """Send the files of a run directory to stdout. Its text runs in a pod, by `python -c`.
 
-A line of JSON on stdin names the folder, the names that stay there, and what the receiver has:
+A line of JSON on stdin names the folder, the names that stay there, the folders below it that stay,
+and what the receiver has:
 
-    {"root": PATH, "leave": [PATTERN, ...], "have": {FILE: [bytes, sha256]}}
+    {"root": PATH, "leave": [PATTERN, ...], "skip": [FOLDER, ...], "have": {FILE: [bytes, sha256]}}
 
 The answer is a line `{"files", "bytes", "unreadable"}`, then each file that the receiver lacks: a
 line `{"file", "bytes"}`, so many bytes, and a line `{"sha256"}`, null where the file was cut in
@@ -35,7 +36,7 @@ def send() -> None:
         _tell({"missing": str(root)})
         return
     unreadable: list[str] = []
-    sizes = dict(_files(root, asked["leave"], unreadable))
+    sizes = dict(_files(root, asked["leave"], set(asked["skip"]), unreadable))
     _tell({"files": len(sizes), "bytes": sum(sizes.values()), "unreadable": unreadable})
     for file in sorted(sizes, key=lambda file: (_rank(file), sizes[file], file)):
         _send_file(root, file, asked["have"].get(file))
@@ -43,10 +44,13 @@ def send() -> None:
 
 
 def _rank(file: str) -> int:
-    return _FIRST.index(file) if file in _FIRST else len(_FIRST)
+    name = file.rpartition("/")[2]
+    return _FIRST.index(name) if name in _FIRST else len(_FIRST)
 
 
-def _files(root: Path, leave: list[str], unreadable: list[str]) -> Iterator[tuple[str, int]]:
+def _files(
+    root: Path, leave: list[str], skip: set[str], unreadable: list[str]
+) -> Iterator[tuple[str, int]]:
     """Yield path and size of each regular file below the folder, but those that stay there."""
 
     def stays(name: str) -> bool:
@@ -56,7 +60,12 @@ def _files(root: Path, leave: list[str], unreadable: list[str]) -> Iterator[tupl
         unreadable.append(f"{error.filename}: {error.strerror}")
 
     for folder, folders, names in os.walk(root, onerror=note):
-        folders[:] = [name for name in folders if not stays(name)]
+        inner = os.path.relpath(folder, root)
+        folders[:] = [
+            name
+            for name in folders
+            if not stays(name) and os.path.normpath(f"{inner}/{name}") not in skip
+        ]
         for name in names:
             path = Path(folder, name)
             try:

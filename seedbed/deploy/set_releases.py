@@ -87,6 +87,17 @@ class ClusterSet(NamedTuple):
         return dict(found.get("data") or {})
 
     @property
+    def controller(self) -> ApiObject | None:
+        """Deployment of the controller; None where somebody has removed it."""
+        return self._named("Deployment", f"{self.name}-set")
+
+    @property
+    def uid(self) -> str:
+        """What tells this installation from an earlier one of the same name."""
+        found = self._named("ConfigMap", f"{self.name}-set") or ApiObject()
+        return str(found.get("metadata", {}).get("uid", ""))
+
+    @property
     def controllers(self) -> str:
         """Selector of the pods of the controller, of which there is one or none."""
         return (

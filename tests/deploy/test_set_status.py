@@ -74,6 +74,7 @@ def test_a_pause_shows_before_the_controller_has_seen_it(
     cluster: StandIn, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["pause", "lr", "lr-c", "lr-b"]) == 0
+    cluster.writes("lr-set-state", **{"paused.lr-b": "too late"})
     cluster.writes("lr-a-state", paused="stop.idle_s: 1,800 of 1,800")
     found = {run["run"]: (run["state"], run["reason"]) for run in status(capsys, "lr")["runs"]}
     assert found == {

@@ -35,7 +35,9 @@ if "exec" in words:
     command = words[words.index("--") + 1:]
     if command[0] == "python":
         command[0] = sys.executable
-    out = subprocess.run(command, stdout=subprocess.PIPE).stdout
+    # Where a pod of its own would have mounted the volume of a run.
+    asked = sys.stdin.buffer.read().replace(b'"root": "/runs', b'"root": "' + {volume!r}.encode())
+    out = subprocess.run(command, stdout=subprocess.PIPE, input=asked).stdout
     limits = (folder / "exec").read_text().split()
     (folder / "exec").write_text(" ".join(limits[1:]))
     if limits and int(limits[0]) < 0:
@@ -125,7 +127,9 @@ class StandIn:
         self.breaks()
         (folder / "bin").mkdir()
         program = folder / "bin" / "kubectl"
-        program.write_text(_PROGRAM.format(python=sys.executable, folder=str(folder)))
+        program.write_text(
+            _PROGRAM.format(python=sys.executable, folder=str(folder), volume=str(self.volume))
+        )
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
 
     @staticmethod
@@ -213,7 +217,11 @@ class StandIn:
             "sets", {"items": [x for x in items if x["metadata"]["labels"][_INSTANCE] != name]}
         )
 
-    def claims(self, name: str, *runs: str) -> None:
+    def removes_claims(self) -> None:
+        """Let no claim be there."""
+        self._file("claims", {"items": []})
+
+    def claims(self, name: str, *runs: str, phase: str = "Bound") -> None:
         """Let there be a claim for the learner of each of these runs of a set, beside others."""
         there = self.json("claims")["items"]
         new = [
@@ -223,11 +231,17 @@ class StandIn:
                     "namespace": "default",
                     "labels": {_INSTANCE: run, "seedbed.dev/set": name},
                 },
-                "status": {"phase": "Bound"},
+                "status": {"phase": phase},
             }
             for run in runs
         ]
         self._file("claims", {"items": [*there, *new]})
+
+    def runs_controller(self, name: str) -> None:
+        """Let the pod of a set's controller run."""
+        pod = self._pod(f"{name}-set-abc", f"{name}-set")
+        pod["spec"]["containers"][0]["volumeMounts"][0]["mountPath"] = str(self.set_volume(name))
+        self._file("pods", {"items": [*self.json("pods")["items"], pod]})
 
     def set_volume(self, name: str) -> Path:
         """Folder of this machine that is the volume of a set's controller."""
