@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +26,8 @@ GENERATIONS_FILE = "rows.json"
 TIMEOUT_S = 3.0
 # The most that one `copy` reads of a file; the next one goes on.
 MAX_PIECES = 64
+# After so many seconds a `copy` asks nothing more.
+MAX_COPY_S = 20.0
 # Larger files are refused: a row of 1 KB every 10 s for four months.
 MAX_ROWS_BYTES = 1 << 30
 MAX_WHOLE_BYTES = 16 << 20
@@ -49,6 +52,7 @@ class RowsReader:
         self._url, self._tokens, self._timeout_s = url.rstrip("/"), tokens, timeout_s
         # Generations of the drafts that this reader has begun.
         self._drafts: dict[Path, str] = {}
+        self._until = 0.0  # monotonic time
 
     def copy(self, folder: Path) -> bool:
         """Bring the copies up to date, and return whether they are those of a run at its end.
@@ -57,11 +61,13 @@ class RowsReader:
             folder: Folder of the copies; it is made where it is missing.
 
         Raises:
-            OSError: The learner does not answer, or refuses, or a file cannot be written.
+            OSError: The learner does not answer, or refuses, or is too slow, or a file cannot be
+                written. What was copied until then stays.
             ValueError: The answer is wrong. What was copied before stays.
             SeedbedError: CONFIG, the token file has no secret of an observer.
         """
         folder.mkdir(parents=True, exist_ok=True)
+        self._until = time.monotonic() + MAX_COPY_S
         whole = [self._copy_rows(folder, name) for name in ROW_FILES]
         for name in WHOLE_FILES:
             self._copy_whole(folder, name)
@@ -150,6 +156,8 @@ class RowsReader:
         Raises:
             OSError, ValueError, SeedbedError: As of `copy`.
         """
+        if time.monotonic() > self._until:
+            raise TimeoutError(f"{self._url}: {name} is not read after {MAX_COPY_S:g} s")
         query = {"file": name, "generation": generation, "offset": str(offset)}
         if end:
             query["digest"] = digest(end)

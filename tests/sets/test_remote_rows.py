@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -360,6 +361,25 @@ def test_a_learner_that_never_ends_a_file_holds_up_nobody(tmp_path: Path) -> Non
         assert RowsReader(url, None).copy(tmp_path) is False
     assert len(asked) < 3 * remote_rows.MAX_PIECES
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 1000
+
+
+def test_a_learner_that_is_slow_holds_up_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+
+    def answer(path: str) -> bytes:
+        clock[0] += 6.0
+        begin = int(path.partition("offset=")[2].partition("&")[0])
+        return head(offset=begin, size=1 << 20) + b"a\n"
+
+    monkeypatch.setattr(remote_rows, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    with learner_that_answers(answer) as url:
+        reader = RowsReader(url, None)
+        for copies in (1, 2):
+            with pytest.raises(TimeoutError, match="not read after 20 s"):
+                reader.copy(tmp_path)
+            assert (tmp_path / ".tmp-progress.csv").read_bytes() == b"a\n" * 4 * copies
 
 
 def test_a_whole_file_that_grows_for_ever_is_refused(tmp_path: Path) -> None:
