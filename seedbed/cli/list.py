@@ -104,9 +104,11 @@ def _print_found(name: str, namespace: str, is_named: bool, as_json: bool) -> No
 
 def _tell_what_is_left(left: list[LeftVolumes]) -> None:
     for one in left:
+        parts = [f"{counted(len(one.claims), 'volume')} of its runs"] * bool(one.claims)
+        parts += [f"that of its rows ({one.folder})"] * bool(one.folder)
         print_lines(
-            f"{one.namespace}/{one.name} is gone, and {counted(len(one.claims), 'volume')} of its "
-            f"runs are left, which cost until they are deleted: {one.remove}",
+            f"{one.namespace}/{one.name} is gone, and {' and '.join(parts)} are left, which cost "
+            f"until they are deleted: {one.remove}",
             "WARNING",
         )
 

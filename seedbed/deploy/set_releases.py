@@ -271,19 +271,22 @@ class LeftVolumes(NamedTuple):
         name: Name of the set.
         namespace: Its namespace.
         claims: Names of their claims; those of runs that are there still are left out.
+        folder: Claim of the controller, with the rows of all runs; empty where it is gone.
         is_all: Whether none of its runs is there.
     """
 
     name: str
     namespace: str
     claims: list[str]
+    folder: str
     is_all: bool
 
     @property
     def remove(self) -> str:
-        """The command that removes them."""
-        which = f"-l {SET_LABEL}={self.name}" if self.is_all else " ".join(self.claims)
-        return f"kubectl -n {self.namespace} delete pvc {which}"
+        """The commands that remove them."""
+        runs = f"-l {SET_LABEL}={self.name}" if self.is_all else " ".join(self.claims)
+        which = [runs] * bool(self.claims) + [self.folder] * bool(self.folder)
+        return " && ".join(f"kubectl -n {self.namespace} delete pvc {one}" for one in which)
 
 
 def left_volumes(namespace: str, found: Found) -> list[LeftVolumes]:
@@ -294,23 +297,34 @@ def left_volumes(namespace: str, found: Found) -> list[LeftVolumes]:
         found: What is there.
     """
     where = f"--namespace={namespace}" if namespace else "--all-namespaces"
-    words = ("get", "persistentvolumeclaims", "-o=json", f"-l={SET_LABEL}")
+    ours = f"-l={_LABEL}/name in (seedbed,seedbed-set)"
+    words = ("get", "persistentvolumeclaims", "-o=json", ours)
     done = attempt("kubectl", where, f"--request-timeout={TIMEOUT_S}s", *words)
     if done.returncode:
         return []
     sets = {(one.namespace, one.name) for one in found.sets}
     runs = {(one.namespace, one.name): one.of_set for one in found.releases}
     left: dict[tuple[str, str], list[str]] = {}
+    folders: dict[tuple[str, str], str] = {}
     for item in json.loads(done.stdout)["items"]:
         meta = item["metadata"]
         space, labels = meta["namespace"], meta["labels"]
-        place = space, labels[SET_LABEL]
-        if place not in sets and (space, labels.get(f"{_LABEL}/instance")) not in runs:
+        instance = labels.get(f"{_LABEL}/instance", "")
+        if labels.get(f"{_LABEL}/name") == "seedbed-set" and (space, instance) not in sets:
+            folders[space, instance] = meta["name"]
+        place = space, labels.get(SET_LABEL, "")
+        if place[1] and place not in sets and (space, instance) not in runs:
             left.setdefault(place, []).append(meta["name"])
     awake = {(space, of_set) for (space, _), of_set in runs.items()}
     return [
-        LeftVolumes(name, space, sorted(claims), (space, name) not in awake)
-        for (space, name), claims in sorted(left.items())
+        LeftVolumes(
+            place[1],
+            place[0],
+            sorted(left.get(place, [])),
+            folders.get(place, ""),
+            place not in awake,
+        )
+        for place in sorted({*left, *folders})
     ]
 
 

@@ -116,6 +116,16 @@ def test_volumes_that_a_set_has_left_are_told_with_what_removes_them(
     assert "default/old is gone, and 2 volumes of its runs are left" in said
     assert "kubectl -n default delete pvc -l seedbed.dev/set=old" in said
     assert "default/lr is gone" not in said
+    # What the controller has kept of it stays, too.
+    cluster.claim_of_set("old")
+    cluster.claim_of_set("lr")
+    cluster.claim_of_set("older")
+    assert main(["list"]) == 0
+    said = capsys.readouterr().err
+    assert "2 volumes of its runs and that of its rows (old-set) are left" in said
+    assert "-l seedbed.dev/set=old && kubectl -n default delete pvc old-set" in said
+    assert "until they are deleted: kubectl -n default delete pvc older-set" in said
+    assert "lr-set" not in said
     # With one of its runs still there, its volume is not among them.
     cluster.a_set("gone", {}, ["gone-a"])
     cluster.removes_set("gone")

@@ -15,6 +15,7 @@ from typing import Any
 from tests.support.chart import render
 
 _INSTANCE = "app.kubernetes.io/instance"
+_OURS = {"app.kubernetes.io/name": "seedbed"}
 _PROGRAM = """#!{python}
 import json, subprocess, sys
 from pathlib import Path
@@ -229,7 +230,7 @@ class StandIn:
                 "metadata": {
                     "name": f"runs-{run}-learner-0",
                     "namespace": "default",
-                    "labels": {_INSTANCE: run, "seedbed.dev/set": name},
+                    "labels": {_INSTANCE: run, "seedbed.dev/set": name} | _OURS,
                 },
                 "status": {"phase": phase},
             }
@@ -242,6 +243,13 @@ class StandIn:
         pod = self._pod(f"{name}-set-abc", f"{name}-set")
         pod["spec"]["containers"][0]["volumeMounts"][0]["mountPath"] = str(self.set_volume(name))
         self._file("pods", {"items": [*self.json("pods")["items"], pod]})
+
+    def claim_of_set(self, name: str) -> None:
+        """Let there be the claim of a set's controller."""
+        labels = {_INSTANCE: name, "app.kubernetes.io/name": "seedbed-set"}
+        meta = {"name": f"{name}-set", "namespace": "default", "labels": labels}
+        there = self.json("claims")["items"]
+        self._file("claims", {"items": [*there, {"metadata": meta, "status": {"phase": "Bound"}}]})
 
     def set_volume(self, name: str) -> Path:
         """Folder of this machine that is the volume of a set's controller."""
