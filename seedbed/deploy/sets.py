@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+import itertools
 import json
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,6 +25,12 @@ from seedbed.sets.folder import sweep_text
 from seedbed.sets.resolve import ResolvedSet
 
 _MONTH_HOURS = 730
+# Kinds that a set's release has beside those of runs.
+_OF_A_SET = {
+    "Role": ("rbac.authorization.k8s.io", "roles"),
+    "RoleBinding": ("rbac.authorization.k8s.io", "rolebindings"),
+    "ServiceAccount": ("", "serviceaccounts"),
+}
 _WORKLOADS = ("StatefulSet", "Deployment", "JobSet")
 _SHARED = ("extraLabels", "metrics")  # values that both charts have
 _CURE = (
@@ -254,22 +261,17 @@ def check_rights(release: SetRelease) -> None:
     place = ("kubectl", f"--namespace={release.chart.namespace}", "auth", "can-i")
     if attempt(*place, "*", "*.*").stdout.strip() == "yes":
         return
-    wanted = {("create", "secrets", "")}  # Helm's own
+    wanted = {("create", "", "secrets")}  # Helm's own
     for item in release.objects:
-        group = item["apiVersion"].partition("/")[0] if "/" in item["apiVersion"] else ""
-        wanted.add(("create", f"{item['kind'].lower()}", group))
+        wanted.add(("create", *(RESOURCES | _OF_A_SET)[item["kind"]]))
         for rule in item.get("rules") or []:
-            wanted |= {
-                (verb, resource, group)
-                for group in rule["apiGroups"]
-                for resource in rule["resources"]
-                for verb in rule["verbs"]
-            }
-    missing = [
-        f"{verb} {resource}{group and f'.{group}'}"
-        for verb, resource, group in sorted(wanted)
-        if attempt(*place, verb, f"{resource}{group and f'.{group}'}").stdout.strip() == "no"
-    ]
+            wanted |= {*itertools.product(rule["verbs"], rule["apiGroups"], rule["resources"])}
+    missing = []
+    for verb, group, resource in sorted(wanted):
+        whole, _, part = resource.partition("/")
+        words = [verb, f"{whole}.{group}".rstrip("."), *([f"--subresource={part}"] if part else [])]
+        if attempt(*place, *words).stdout.strip() == "no":
+            missing.append(" ".join(words).replace(" --subresource=", "/"))
     if missing:
         raise SeedbedError(
             ExitCode.DEPLOY,

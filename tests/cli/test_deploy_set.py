@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from seedbed.cli.main import main
+from seedbed.deploy.set_shapes import RESOURCES
 from seedbed.deploy.sizes import LIMIT_BYTES
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.sets.resolve import resolve
@@ -75,15 +76,18 @@ def test_the_controller_resolves_the_same_runs(programs: Programs, tmp_path: Pat
     for run in resolved.runs:
         template = shapes[shape_of(run.experiment)]
         made = objects_of_run(template, run.name, run.experiment, 0)
-        named |= {(item["kind"], item["metadata"]["name"]) for item in made}
+        named |= {(*RESOURCES[item["kind"]], item["metadata"]["name"]) for item in made}
+        named.add(("", "persistentvolumeclaims", f"runs-{run.name}-learner-0"))
     assert len(shapes) == 2
     # Each of these objects is one that the controller may make, and each name one of its Role.
     rules = objects["Role", "two-set"]["rules"]
     allowed = {
-        name for rule in rules if "delete" in rule["verbs"] for name in rule["resourceNames"]
+        (*rule["apiGroups"], *rule["resources"], name)
+        for rule in rules
+        if "delete" in rule["verbs"]
+        for name in rule["resourceNames"]
     }
-    claims = {f"runs-{run.name}-learner-0" for run in resolved.runs}
-    assert allowed == {name for _, name in named} | claims
+    assert allowed == named
     meters = objects["Role", "two-set-cost"]["rules"]
     states = next(rule for rule in meters if "configmaps" in rule["resources"])["resourceNames"]
     assert states == [f"{run.name}-state" for run in resolved.runs]
@@ -311,15 +315,18 @@ def test_what_does_not_fit_is_refused_with_both_numbers(
 def test_a_missing_right_is_told_by_verb_and_resource(
     programs: Programs, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    denied = ["* *.*", "create role.rbac.authorization.k8s.io", "patch cronjobs.batch"]
+    scale = "get deployments.apps --subresource=scale"
+    denied = ["* *.*", "create roles.rbac.authorization.k8s.io", scale]
     (programs.folder / "denied").write_text("\n".join(denied) + "\n")
     assert main([*SET, "-n", "lab"]) == ExitCode.DEPLOY
     said = capsys.readouterr().err
-    assert "may not create role.rbac.authorization.k8s.io, patch cronjobs.batch in the" in said
-    assert "namespace lab" in said
+    named = "create roles.rbac.authorization.k8s.io, get deployments.apps/scale"
+    assert f"the account may not {named} in the namespace lab" in said
     assert not programs.log("helm")
     (programs.folder / "denied").write_text("* *.*\n")
     assert main([*SET, "-n", "lab"]) == 0
+    asked = {*programs.log("asked")}
+    assert {"create secrets", "patch cronjobs.batch", "delete statefulsets.apps"} <= asked
 
 
 def test_a_release_of_another_chart_is_not_replaced(

@@ -9,12 +9,16 @@ import shlex
 import pytest
 
 from seedbed.cli import deploy
+from seedbed.cli.main import main
 from seedbed.config import load_experiment
 from seedbed.config.shipped import experiment_file
 from seedbed.deploy.chart_values import profile_file
 from tests.support.chart import ROOT, run
 
-PAGES = ("README.md", "docs/gke.md", "docs/kubernetes.md", "helm/seedbed/README.md")
+PAGES = (
+    "README.md", "docs/gke.md", "docs/kubernetes.md", "docs/kubernetes-sets.md",
+    "helm/seedbed/README.md",
+)  # fmt: skip
 CONTINUED = re.compile(r"\\\n\s*")
 COMMAND = re.compile(r"^    ((?:helm install|seedbed deploy) .*)$", re.MULTILINE)
 LINES = [
@@ -34,6 +38,9 @@ def test_a_line_works_as_it_is_written(words: list[str], monkeypatch: pytest.Mon
     parser = argparse.ArgumentParser()
     deploy.add_arguments(parser)
     args = parser.parse_args(words[2:])
+    if args.max_learners is not None:
+        assert main([*words[1:], "--dry-run"]) == 0
+        return
     experiment = load_experiment(args.experiment)
     profiles = [f"--values={profile_file(args.chart, name)}" for name in args.profile]
     file = f"experimentFile={experiment_file(args.experiment)}"

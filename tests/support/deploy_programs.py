@@ -24,7 +24,6 @@ done
 # Pods as they are, one list after the other; the last one stays.
 KUBECTL = """
 case "$*" in
-  *statefulsets*) cat {folder}/statefulsets ;;
   *"get namespace "*)
     [ ! -e {folder}/forbidden ] || {{ echo "Error from server (Forbidden)" >&2; exit 1; }}
     cat {folder}/namespace 2>/dev/null || {{ echo "Error from server (NotFound)" >&2; exit 1; }} ;;
