@@ -205,13 +205,12 @@ def _resume_set(one: ClusterSet) -> str:
         )
     else:
         lines = []
+        # First, so that the controller does not pause the runs again.
+        _replace(one.namespace, f"{one.name}-set-state", "paused", one.paused, None)
     held = {x.name: x for x in one.awake.values() if (x.state or {}).get("paused") == _reason(one)}
     for name, release in held.items():
         own = one.state.get(f"paused.{name}")
         _replace(release.namespace, f"{name}-state", "paused", _reason(one), own)
-    if one.paused:
-        # The last one: a command that was cut short is repeated as a whole.
-        _replace(one.namespace, f"{one.name}-set-state", "paused", _reason(one), None)
     back = [name for name in held if f"paused.{name}" not in one.state]
     if back:
         lines.append(f"{one.name} resumes, with {', '.join(back)}")
@@ -266,11 +265,11 @@ def _resume_run(one: ClusterSet, name: str, force: bool) -> str:
             f"{name} stays paused by another, with the reason {by_person!r}; to end it: {force_it}"
         )
     ends = held == ours or (force and held not in ("", "value", _reason(one)))
+    if is_ours:  # first, so that the controller does not pause the run again
+        _replace(one.namespace, f"{one.name}-set-state", key, by_person, None)
     if ends:
         again = _reason(one) if one.paused == _reason(one) else None
         _replace(one.namespace, f"{name}-state", "paused", held, again)
-    if is_ours:
-        _replace(one.namespace, f"{one.name}-set-state", key, by_person, None)
     if (is_ours or ends) and by_set:
         whole = resume_command(one.name, one.namespace)
         return (

@@ -176,6 +176,23 @@ def test_a_set_resumes_as_it_was_paused(
     assert paused(cluster) == {"lr-b": "stop.idle_s: 1,800 of 1,800"}
 
 
+def test_the_controller_is_told_before_the_meters(cluster: StandIn) -> None:
+    """So it pauses no run again that has just resumed; what was cut short ends by the same line."""
+    for words in (["pause", "lr"], ["resume", "lr"], ["pause", "lr", "lr-a"],
+                  ["resume", "lr", "lr-a"]):  # fmt: skip
+        before = patches(cluster)
+        assert main(words) == 0
+        made = [call for call in cluster.calls if " patch " in call][before:]
+        assert " lr-set-state " in made[0]
+        assert all("-set-state " not in call for call in made[1:])
+    cluster.writes("lr-a-state", paused="seedbed pause lr")
+    assert main(["resume", "lr"]) == 0
+    assert paused(cluster) == NOTHING
+    cluster.writes("lr-a-state", paused="seedbed pause lr lr-a")
+    assert main(["resume", "lr", "lr-a"]) == 0
+    assert paused(cluster) == NOTHING
+
+
 def test_another_persons_pause_ends_by_force_alone(
     cluster: StandIn, capsys: pytest.CaptureFixture[str]
 ) -> None:

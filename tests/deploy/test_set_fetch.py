@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from seedbed.cli.main import main
 from seedbed.config.load import dump_experiment
 from seedbed.runs.evaluations import append_evaluation
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.sets.folder import Member, read_members
+from tests.support.chart import CHART, render
 from tests.support.kubectl_stand_in import StandIn
 
 LR = "learner.optimizer.learning_rate"
@@ -157,6 +159,25 @@ def test_a_run_that_is_awake_is_read_through_its_pod(cluster: StandIn) -> None:
     assert main(["fetch", "lr", "home", "-n", "default"]) == 0
     assert (Path("home/runs") / member.name / "checkpoints/best.safetensors").exists()
     assert not any(" create " in call for call in cluster.calls)
+
+
+def test_the_charts_controller_is_read_by_its_own_volume(cluster: StandIn) -> None:
+    """Without a pod of it, through one of its own."""
+    (chart,) = CHART.parent.glob("seedbed-set")
+    given = yaml.safe_load((chart / "ci/objects-values.yaml").read_text())
+    objects = render(given, "lr", chart).all
+    place = str(cluster.set_volume("lr"))
+    text = json.dumps(objects).replace('"/set"', f'"{place}"').replace("=/set", f"={place}")
+    items = json.loads(text)
+    for item in items:
+        item["metadata"]["namespace"] = "default"
+    live = [x for x in items if x["kind"] in ("ConfigMap", "Deployment")]
+    (cluster.folder / "sets.json").write_text(json.dumps({"items": live}))
+    cluster.pods([])
+    assert main(["fetch", "lr", "home"]) == 0
+    assert len(read_members(Path("home"))) == 6
+    pod = cluster.json("created")["spec"]
+    assert pod["volumes"] == [{"name": "runs", "persistentVolumeClaim": {"claimName": "lr-set"}}]
 
 
 def test_a_broken_connection_goes_on(cluster: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
