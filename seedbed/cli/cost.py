@@ -92,7 +92,8 @@ def run(args: argparse.Namespace) -> None:
     secret = None
     if args.auth_secret or args.owns:
         own = Path(tempfile.mkdtemp(prefix="seedbed-")) / "tokens"
-        secret = TokenSecret(args.release, args.namespace, args.auth_secret, args.owns, own)
+        owner = f"{args.release}-experiment"
+        secret = TokenSecret(owner, args.namespace, args.auth_secret, args.owns, own)
     if secret is not None and args.auth_secret:
         secret.wait()
         file = str(own)

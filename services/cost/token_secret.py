@@ -27,10 +27,10 @@ _LOOK_S = 60.0
 
 
 class TokenSecret:
-    """The Secret RELEASE-auth, with one key for each role.
+    """The Secret with the tokens, one key for each role.
 
     Args:
-        release: Name of the release, whose ConfigMap RELEASE-experiment owns the Secrets.
+        owner: Name of the release's ConfigMap that owns the Secrets.
         namespace: Its namespace.
         name: Name of the Secret; empty where a person has made it, and only `others` are owned.
         others: Names of further Secrets of the release, which others make.
@@ -41,7 +41,7 @@ class TokenSecret:
 
     def __init__(
         self,
-        release: str,
+        owner: str,
         namespace: str,
         name: str,
         others: Sequence[str],
@@ -53,7 +53,7 @@ class TokenSecret:
             load_credentials()
             core = client.CoreV1Api()
         self._core, self._clock = core, clock
-        self._release, self._namespace, self._name = release, namespace, name
+        self._owner, self._namespace, self._name = owner, namespace, name
         self._others, self._file = list(others), file
         self._looked: float | None = None
 
@@ -84,7 +84,7 @@ class TokenSecret:
     def _keep(self) -> None:
         self._looked = self._clock()
         owner = self._core.read_namespaced_config_map(
-            f"{self._release}-experiment", self._namespace, _request_timeout=TIMEOUT_S
+            self._owner, self._namespace, _request_timeout=TIMEOUT_S
         )
         if self._name:
             secret = self._read(self._name) or self._make()

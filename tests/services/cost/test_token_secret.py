@@ -59,7 +59,7 @@ class Scene:
     def __init__(self, path: Path, name: str = "pong-auth", others: tuple[str, ...] = ()) -> None:
         self.core, self.now, self.file = FakeCore(), 0.0, path / "tokens"
         self.secret = TokenSecret(
-            "pong", "rl", name, others, self.file, self.core, lambda: self.now
+            "pong-experiment", "rl", name, others, self.file, self.core, lambda: self.now
         )
 
 
@@ -76,7 +76,7 @@ def test_a_secret_is_made_once_and_owned_by_the_release(tmp_path: Path) -> None:
     assert Tokens(scene.file).secret(Role.OBSERVER)
     (owner,) = made.metadata.owner_references
     assert (owner.kind, owner.name, owner.uid) == ("ConfigMap", "pong-experiment", "u1")
-    again = TokenSecret("pong", "rl", "pong-auth", (), scene.file, scene.core)
+    again = TokenSecret("pong-experiment", "rl", "pong-auth", (), scene.file, scene.core)
     again.wait()
     assert len(scene.core.calls) == 2
 

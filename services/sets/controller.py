@@ -1,0 +1,542 @@
+"""The loop of a set's controller: admit runs, follow them, bring their rows home, end them.
+
+A run that is awake is a release of its own, with a meter that ends it without this controller. A
+run that waits has no objects. What is about to be done with a run is in the `Book` before it is
+done, so that nothing follows from a view of the cluster that may be old.
+"""
+
+import logging
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seedbed.runtime.exit_codes import SeedbedError
+from seedbed.runtime.text import counted, printable
+from seedbed.services.sets.api import Pod, Refused, time_of_event
+from seedbed.services.sets.book import Book, End, Entry
+from seedbed.services.sets.page import Page
+from seedbed.services.sets.rows import Learner, Visits
+from seedbed.services.sets.spec import Limits, Spec, needs_of
+from seedbed.sets.admission import Admission
+from seedbed.sets.ends import has_failed
+from seedbed.sets.folder import Member, write_set
+from seedbed.sets.halving import members_at_rungs
+from seedbed.sets.run_objects import objects_of_run
+from seedbed.sets.sweep import Budget
+
+if TYPE_CHECKING:
+    from seedbed.services.sets.api import SetApi
+
+log = logging.getLogger(__name__)
+
+POLL_INTERVAL_S = 5.0
+# A run whose pods cannot be made is withdrawn after this time, and tried again after these.
+_REFUSED_S = 10.0
+_AGAIN_S, _LONGEST_AGAIN_S = 30.0, 300.0
+# What the rate of a run's meter adds to its bill since the meter's last save, at the most.
+_LONGEST_SAVE_S = 60.0
+# From the end of a run until its rows are at home: the meter waits 30 s of it for the last read.
+_ROWS_S = 60.0
+# Starts of one round: each takes some fifteen calls.
+_STARTS = 4
+# Pauses that this controller has written into the state of a run.
+_OURS = "set: "
+_FATAL = re.compile(
+    r"exit code (\d+) \(\w+\) of [^,:]+(?:, after \d+ restarts)?(?:: (.*))?$", re.DOTALL
+)
+_LETTERS = 300
+# Deleted first, so that the meter outlives what it prices.
+_WORKERS = ("StatefulSet", "JobSet", "Deployment", "ScaledObject")
+_METERS = ("cost", "last-resort")
+
+
+class SetController:
+    """Runs of a set on a cluster.
+
+    Args:
+        api: The set's calls to the API server.
+        spec: What the set is to do.
+        folder: The folder of the set, as on one machine.
+        learner: Returns the learner at an address, such as `http://a-learner-0.a-learner:9090`.
+        owner: Reference to the set's release, which takes the runs with it; None leaves them.
+        keep_secrets: Keeps the Secret of the set's tokens.
+        now: Returns Unix time.
+        clock: Returns monotonic time.
+
+    Attributes:
+        book: What is being done with each run.
+        admission: Which run starts next.
+        page: What is told of the set.
+        limits: The set's limits.
+    """
+
+    def __init__(
+        self,
+        api: "SetApi",
+        spec: Spec,
+        folder: Path,
+        learner: Callable[[str], Learner],
+        owner: Mapping[str, Any] | None = None,
+        keep_secrets: Callable[[], None] = lambda: None,
+        now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._api, self._spec, self._folder, self._owner = api, spec, folder, owner
+        self._now, self._clock, self._keep_secrets = now, clock, keep_secrets
+        self.limits = spec.limits
+        self._refusal = ""
+        try:
+            write_set(folder, spec.wanted)
+        except SeedbedError as error:  # other settings: the runs of before go on
+            self._refusal = str(error)
+            log.error("the set is not changed: %s", error)
+        self.book = Book.read(folder / "set" / "cluster.json")
+        self.admission = Admission(
+            folder,
+            log.info,
+            spec.wanted.sweep.budget,
+            retries_failed=lambda one: self.book.of(one.name).retries,
+            dollars_of=lambda one: self.book.of(one.name).dollars,
+        )
+        self._members: dict[str, Member] = {}
+        self._visits = Visits(folder, learner)
+        self._pods: list[Pod] = []
+        self._has_pods = False
+        self._state: dict[str, str] = {}
+        self._run_states: dict[str, dict[str, str]] = {}
+        self._counted: float | None = None
+        self._finished: dict[str, float] = {}  # when a run was first seen as finished
+        self.ended_by = ""
+        self.errors: Counter[str] = Counter()
+        self.page = Page(self)
+        self.reconciled_at = 0.0
+
+    def run(self, stopping: threading.Event) -> None:
+        """Reconcile every few seconds until `stopping`."""
+        while not stopping.is_set():
+            began = time.monotonic()
+            self.reconcile()
+            stopping.wait(max(0.0, began + POLL_INTERVAL_S - time.monotonic()))
+
+    def reconcile(self) -> None:
+        """Look at the cluster, and do the next step of each run.
+
+        A call that fails is made again in the next round.
+        """
+        self._try("folder", self._read_members)
+        self._try("secrets", self._keep_secrets)
+        known = self._try("state", self._read_state)
+        self._has_pods = self._try("pods", self._read_pods)
+        for name, entry in self.book.up().items():
+            self._try("state", partial(self._read_run_state, name))
+            self._book_dollars(name, entry)
+        self._try("rows", lambda: self._visits.visit(self._learners()))
+        self._try("folder", self._count)
+        if known:
+            self._try("end", self._end_some)
+        for name in list(self.book.up()):
+            self._try("runs", partial(self._step, name))
+        if known and self._has_pods and self._try("folder", self._read_members):
+            self._try("admission", self._admit)
+        self._try("state", lambda: self.page.publish(self._api))
+        self.reconciled_at = self._now()
+
+    @property
+    def awake(self) -> dict[str, Entry]:
+        """The runs that have objects and are not leaving, by name."""
+        phases = ("starting", "awake", "ending")
+        return {name: one for name, one in self.book.up().items() if one.phase in phases}
+
+    @property
+    def holds(self) -> str:
+        """Why no other run starts; empty where nothing but the limits is in the way."""
+        if reason := self._state.get("paused"):
+            return f"paused: {reason}"
+        return self.ended_by or self._refusal or self.admission.brake or self.admission.bound
+
+    @property
+    def dollars_per_hour(self) -> float:
+        """US dollars an hour of the awake runs, by their meters."""
+        total = 0.0
+        for name in self.book.up():
+            with suppress(ValueError):
+                total += float(self._run_states.get(name, {}).get("dollarsPerHour", 0))
+        return total
+
+    @property
+    def budget(self) -> Budget:
+        """Bound of the whole set."""
+        return self._spec.wanted.sweep.budget
+
+    @property
+    def calls(self) -> int:
+        """Calls to the API server so far."""
+        return self._api.calls
+
+    @property
+    def members(self) -> Mapping[str, Member]:
+        """The runs by name, as of this round."""
+        return self._members
+
+    def paused(self, run: str) -> str:
+        """Return why a person has paused a run; empty where none has."""
+        return self._state.get(f"paused.{run}", "")
+
+    def has_lost(self, member: Member) -> bool:
+        """Return whether a run has failed, and no other try is asked for."""
+        return has_failed(member) and not self.book.of(member.name).retries
+
+    # --- what is read ------------------------------------------------
+
+    def _read_members(self) -> None:
+        self._members = {member.name: member for member in members_at_rungs(self._folder)}
+
+    def _read_state(self) -> None:
+        self._state = self._api.state()
+        if self._state.get("retry") == "failed":
+            self._retry()
+
+    def _retry(self) -> None:
+        """Let the runs that have failed start again, and let the brake go."""
+        for member in self._members.values():
+            self.admission.wait_again(member)
+            if has_failed(member):
+                self.book.of(member.name).retries = True
+        self.admission.brake = ""
+        self.book.save()
+        self._api.save_state({"retry": None}, self.page.runs_text())
+
+    def _read_pods(self) -> None:
+        self._pods = self._api.pods()
+
+    def _read_run_state(self, name: str) -> None:
+        self._run_states[name] = self._api.run_state(name) or {}
+
+    def _book_dollars(self, name: str, entry: Entry) -> None:
+        """Note what a run has cost until now, by its meter's last save and rate."""
+        state = self._run_states.get(name, {})
+        try:
+            saved, rate = float(state["dollars"]), float(state.get("dollarsPerHour", 0))
+            since_s = self._now() - float(state.get("unixTime", self._now()))
+        except (KeyError, ValueError):
+            return
+        is_up = bool(self._of(name)) or not self._has_pods
+        more = rate / 3600 * min(max(since_s, 0.0), _LONGEST_SAVE_S) if is_up else 0.0
+        entry.dollars = max(entry.dollars, saved + more)
+
+    def _of(self, name: str, *components: str) -> list[Pod]:
+        """Return the present pods of a run, of some components or of all but its meters."""
+        return [
+            pod
+            for pod in self._pods
+            if pod.run == name
+            and (pod.component in components if components else pod.component not in _METERS)
+        ]
+
+    def _learners(self) -> dict[str, str]:
+        """Return the address of the first learner of each run that has one."""
+        found = {}
+        for name, entry in self.awake.items():
+            if name in self._members and self._of(name, "learner"):
+                urls = _status_urls(self._objects(name, entry))
+                found[name] = urls[0].removesuffix("/status")
+        return found
+
+    def _count(self) -> None:
+        """Count the time during which runs are awake."""
+        now = self._clock()
+        if self._counted is not None and self.awake:
+            self.admission.spending.add_seconds(now - self._counted)
+        self._counted = now
+
+    # --- ends of runs ------------------------------------------------
+
+    def _end_some(self) -> None:
+        """Let runs end that the bound, a person or a lower limit ends."""
+        running = [self._members[name] for name in self.awake if name in self._members]
+        spent = self.admission.spent(running)
+        exceeded = self.admission.spending.exceeded(spent)
+        if exceeded and not self.ended_by:
+            log.info("%s: each run ends with a last checkpoint", exceeded)
+        self.ended_by = exceeded
+        reason = self._state.get("paused", "")
+        used = Limits()
+        for name, entry in sorted(self.awake.items(), key=lambda item: item[1].begun):
+            if entry.phase != "awake":
+                used = _sum(used, entry)
+                continue
+            if exceeded:
+                self._begin_end(name, "bound", exceeded)
+            elif reason:
+                self._begin_end(name, "paused", f"the set is paused: {reason}")
+            elif own := self.paused(name):
+                self._begin_end(name, "paused", own)
+            elif over := _beyond(self.limits, _sum(used, entry)):
+                self._begin_end(name, "limit", f"it is one more than {over}")
+            used = _sum(used, entry)
+
+    def _begin_end(self, name: str, end: End, why: str) -> None:
+        log.info("%s ends: %s", name, why)
+        entry = self.book.of(name)
+        entry.phase, entry.end, entry.why = "ending", end, why
+        self.book.save()
+
+    def _step(self, name: str) -> None:
+        """Do the next step of a run."""
+        entry = self.book.of(name)
+        if entry.phase == "starting":
+            self._apply(name, entry)
+        elif entry.phase == "awake":
+            self._judge(name, entry)
+        elif entry.phase == "ending":
+            self._end(name, entry)
+        if entry.phase == "leaving":
+            self._leave(name, entry)
+
+    def _judge(self, name: str, entry: Entry) -> None:
+        """Let a run leave that its meter has ended or paused, or whose pods cannot be made."""
+        state = self._run_states.get(name, {})
+        if reason := state.get("finished"):
+            self._judge_finished(name, reason)
+        elif reason := state.get("paused"):
+            found = _FATAL.match(reason)
+            if reason.startswith(_OURS):  # of before: what was asked for has been taken back
+                self._api.save_run_state(name, {"paused": None})
+            elif found:
+                entry.code = int(found[1])
+                self._begin_leave(name, "failed", printable(found[2] or reason)[:_LETTERS])
+            else:
+                self._keep_pause(name, reason)
+                self._begin_end(name, "paused", reason)
+        elif self._has_pods and (refusal := self._refusal_of(name, entry)):
+            self._begin_leave(name, "refused", refusal)
+
+    def _keep_pause(self, name: str, reason: str) -> None:
+        """Keep the pause of a run, which its own state no longer tells once it waits."""
+        if not self.paused(name):
+            self._api.save_state({f"paused.{name}": reason}, self.page.runs_text())
+            self._state[f"paused.{name}"] = reason
+
+    def _judge_finished(self, name: str, reason: str) -> None:
+        member = self._members.get(name)
+        if member is None or member.is_finished:
+            self._begin_leave(name, "finished", reason)
+        elif reason.startswith("stop.dollars") and self.book.of(name).budget:
+            self._begin_leave(name, "bound", reason)
+        elif self._now() - self._finished.setdefault(name, self._now()) >= _ROWS_S:
+            self.book.of(name).code = 0
+            text = f"finished ({reason}), and its last rows did not come home"
+            self._begin_leave(name, "failed", text)
+
+    def _refusal_of(self, name: str, entry: Entry) -> str:
+        """Return why the API server makes no pods of a run; empty where they are there."""
+        wanted = ["learner", "cost"] + ["actor"] * bool(entry.actors)
+        missing = [component for component in wanted if not self._of(name, component)]
+        if not missing:
+            entry.refusals = 0
+        if not missing or self._now() - entry.begun < _REFUSED_S:
+            return ""
+        begun = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(entry.begun))
+        for event in reversed(self._api.refusals()):
+            owner = str(event["involvedObject"].get("name", ""))
+            if time_of_event(event) >= begun and any(
+                owner == f"{name}-{one}" or owner.startswith(f"{name}-{one}-") for one in missing
+            ):
+                return printable(str(event.get("message", "")))[:_LETTERS]
+        return ""
+
+    def _begin_leave(self, name: str, end: End, why: str) -> None:
+        entry = self.book.of(name)
+        entry.phase, entry.end, entry.why = "leaving", end, why
+        self.book.save()
+
+    def _end(self, name: str, entry: Entry) -> None:
+        """Let the meter take a run to zero: its learner saves."""
+        state = self._run_states.get(name, {})
+        if not (state.get("finished") or state.get("paused")):
+            self._api.save_run_state(name, {"paused": f"{_OURS}{entry.why}"[:_LETTERS]})
+            self._run_states[name] = {**state, "paused": entry.why}
+        elif self._has_pods and not self._of(name):
+            self._begin_leave(name, entry.end, entry.why)
+
+    def _leave(self, name: str, entry: Entry) -> None:
+        """Delete what a run has: its workers, then its meter, and at last what they have read."""
+        objects = self._objects(name, entry)
+        kinds = [(item["kind"], item["metadata"]["name"], _component(item)) for item in objects]
+        meters = [one for one in kinds if one[0] in (*_WORKERS, "CronJob") and one[2] in _METERS]
+        workers = [one for one in kinds if one[0] in _WORKERS and one not in meters]
+        for kind, item, _ in workers:
+            self._api.delete(kind, item)
+        if not self._has_pods or self._of(name):
+            return
+        for kind, item, _ in meters:
+            self._api.delete(kind, item)
+        if self._of(name, *_METERS):
+            return
+        self._read_run_state(name)  # the bill at its end
+        self._book_dollars(name, entry)
+        for kind, item, _ in kinds:
+            if item != f"{name}-state":
+                self._api.delete(kind, item)
+        self._settle(name, entry)
+
+    def _settle(self, name: str, entry: Entry) -> None:
+        """Note how a run has left, and let it wait where it has not ended."""
+        member = self._members.get(name)
+        lived_s = self._now() - entry.begun
+        if member is not None:
+            if entry.end == "finished":
+                self.admission.note_finished()
+            elif entry.end == "failed":
+                self.admission.note_failure(member, entry.code, entry.why, lived_s)
+            else:
+                self.admission.wait_again(member)
+        if entry.end == "refused":
+            entry.refusals += 1
+            pause_s = min(_AGAIN_S * 2 ** (entry.refusals - 1), _LONGEST_AGAIN_S)
+            entry.again = self._now() + pause_s
+        if entry.end in ("finished", "failed"):
+            entry.retries = False
+        self._run_states.pop(name, None)
+        self._finished.pop(name, None)
+        self._visits.forget(name)
+        entry.phase = "waiting"
+        self.book.save()
+        log.info("%s has left (%s): %s", name, entry.end, entry.why)
+
+    # --- starts of runs ----------------------------------------------
+
+    def _admit(self) -> None:
+        """Start runs while the limits and the bound have room for them."""
+        if self._state.get("paused") or self.ended_by or self._refusal or self.admission.brake:
+            return
+        starts = 0
+        for member, place in self.admission.waiting():
+            entry = self.book.of(member.name)
+            if entry.is_up or self.paused(member.name) or self._now() < entry.again:
+                continue
+            if starts == _STARTS or not self._starts(member, place):
+                return
+            starts += 1
+        if not self.book.up():
+            self.admission.decides()
+
+    def _starts(self, member: Member, place: str) -> bool:
+        """Start a run; return False where the limits or the bound have no room."""
+        objects = objects_of_run(
+            self._spec.template(member.experiment), member.name, member.experiment, 0.0
+        )
+        needs = needs_of(objects)
+        used = Limits()
+        for one in self.book.up().values():
+            used = _sum(used, one)
+        if _beyond(self.limits, Limits(*(a + b for a, b in zip(used, needs, strict=True)))):
+            return False
+        running = [self._members[name] for name in self.book.up() if name in self._members]
+        if not self.admission.has_room(member, running):
+            return False
+        entry = self.book.of(member.name)
+        entry.phase, entry.end, entry.why, entry.begun = "starting", "", "", self._now()
+        entry.budget = self._budget_of(entry, running)
+        entry.learners, entry.actors, entry.gpus = needs
+        self.book.save()
+        self.admission.begin(member)
+        log.info("%s begins (%s)", member.name, place)
+        self._step(member.name)
+        return True
+
+    def _budget_of(self, entry: Entry, running: Sequence[Member]) -> float:
+        """Return the bill at which a run's own meter ends it, if this controller is dead then.
+
+        It is what the whole set has left, beside what the run has cost before.
+        """
+        if not self.budget.dollars:
+            return 0.0
+        left = self.budget.dollars - self.admission.spent(running).dollars
+        return float(max(left + entry.dollars, 1e-6))
+
+    def _objects(self, name: str, entry: Entry) -> list[dict[str, Any]]:
+        experiment = self._members[name].experiment
+        template = self._spec.template(experiment)
+        return objects_of_run(template, name, experiment, entry.budget)
+
+    def _apply(self, name: str, entry: Entry) -> None:
+        """Make the objects of a run, the first ones again after a kill in between."""
+        # A meter must not find the pause of before, which would end the run at once.
+        reason = (self._api.run_state(name) or {}).get("paused", "")
+        if entry.retries:
+            self._api.save_run_state(name, {"paused": None, "finished": None})
+        elif reason.startswith(_OURS) or _FATAL.match(reason):
+            self._api.save_run_state(name, {"paused": None})
+        elif reason:
+            self._keep_pause(name, reason)
+            self._begin_leave(name, "paused", reason)
+            return
+        objects = self._objects(name, entry)
+        try:
+            for item in objects:
+                self._api.apply(self._owned(item))
+        except Refused as refused:
+            self._begin_leave(name, "refused", printable(str(refused))[:_LETTERS])
+            return
+        entry.phase = "awake"
+        self.book.save()
+
+    def _owned(self, item: dict[str, Any]) -> dict[str, Any]:
+        if self._owner is not None:
+            item["metadata"]["ownerReferences"] = [dict(self._owner)]
+        return item
+
+    def _try(self, part: str, call: Callable[[], object]) -> bool:
+        try:
+            call()
+            return True
+        except Exception as error:
+            self.errors[part] += 1
+            log.warning(
+                "%s: %s: %s; tried again in %g s",
+                part,
+                type(error).__name__,
+                " ".join(str(error).split())[:_LETTERS],
+                POLL_INTERVAL_S,
+            )
+            return False
+
+
+def _component(item: Mapping[str, Any]) -> str:
+    labels = item["metadata"].get("labels", {})
+    found: str = labels.get("app.kubernetes.io/component", "")
+    return found
+
+
+def _status_urls(objects: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the addresses of the /status of a run's learners, which its meter is given."""
+    option = "--learner="
+    return [
+        argument.removeprefix(option)
+        for item in objects
+        if item["kind"] == "Deployment" and _component(item) == "cost"
+        for container in item["spec"]["template"]["spec"]["containers"]
+        for argument in container.get("args", [])
+        if argument.startswith(option)
+    ]
+
+
+def _sum(used: Limits, entry: Entry) -> Limits:
+    return Limits(
+        used.learners + entry.learners, used.actors + entry.actors, used.gpus + entry.gpus
+    )
+
+
+def _beyond(limits: Limits, wanted: Limits) -> str:
+    """Return which limit some runs would pass, with both numbers; empty where none."""
+    for name, most, number in zip(limits._fields, limits, wanted, strict=True):
+        if most and number > most:
+            return f"the {counted(most, name[:-1])} of --max-{name} ({number} with it)"
+    return ""

@@ -1,0 +1,180 @@
+"""What the controller tells of a set: the set's state on the cluster, /status, and its metrics."""
+
+import base64
+import gzip
+import json
+import time
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from seedbed.runtime.exit_codes import ExitCode
+from seedbed.runtime.text import printable
+from seedbed.sets.ends import read_ends
+from seedbed.sets.folder import Member
+
+if TYPE_CHECKING:
+    from seedbed.services.sets.api import SetApi
+    from seedbed.services.sets.controller import SetController
+
+# Frames and dollars alone are saved so often; another state of a run is saved at once.
+_SAVE_S = 15.0
+
+
+class Row(TypedDict):
+    """One run, as people see it.
+
+    Attributes:
+        state: waiting, starting, training, ending, finished, failed, diverged, pruned,
+            `at its rung` or paused.
+        reason: Why it waits, has ended or is paused; "" where there is nothing to tell.
+        frames: Emulator frames so far.
+        goal: Frames at which it ends; 0 where that is not known.
+        score: Mean return of its newest evaluation; None before.
+        dollars: What it has cost.
+        seconds_left: Time to its end; None where that is not known.
+    """
+
+    state: str
+    reason: str
+    frames: int
+    goal: int
+    score: float | None
+    dollars: float
+    seconds_left: float | None
+
+
+class Page:
+    """What is told of a set.
+
+    Args:
+        controller: The controller.
+
+    Attributes:
+        rows: Every run by name, as of the last round.
+        moved: When each awake run was last seen with new frames, in Unix time.
+    """
+
+    def __init__(self, controller: "SetController") -> None:
+        self._of = controller
+        self.rows: dict[str, Row] = {}
+        self.moved: dict[str, tuple[int, float]] = {}
+        self._ended: dict[str, Row] = {}
+        self._saved: tuple[Any, ...] = ()
+        self._saved_at = 0.0
+
+    def refresh(self) -> None:
+        """Read the state of every run."""
+        self.rows = {name: self._row(one) for name, one in self._of.members.items()}
+        now = time.time()
+        awake = self._of.awake
+        self.moved = {
+            name: self.moved[name]
+            if name in self.moved and self.moved[name][0] == row["frames"]
+            else (row["frames"], now)
+            for name, row in self.rows.items()
+            if name in awake
+        }
+
+    def publish(self, api: "SetApi") -> None:
+        """Save the set's state on the cluster, if it has changed.
+
+        Raises:
+            kubernetes.client.ApiException: The API server refuses.
+        """
+        self.refresh()
+        now = time.time()
+        states = tuple((name, row["state"], row["reason"]) for name, row in self.rows.items())
+        changed = (states, self._of.holds, self._of.ended_by)
+        if changed == self._saved and now - self._saved_at < _SAVE_S:
+            return
+        api.save_state(
+            {
+                "unixTime": f"{now:.0f}",
+                "dollars": f"{self.dollars:.6f}",
+                "dollarsPerHour": f"{self._of.dollars_per_hour:.6f}",
+                "frames": str(self.frames),
+                "endedBy": self._of.ended_by or None,
+                "holds": self._of.holds or None,
+            },
+            self.runs_text(),
+        )
+        self._saved, self._saved_at = changed, now
+
+    def runs_text(self) -> str:
+        """Return every run, compressed, in base64."""
+        text = json.dumps(self.rows, separators=(",", ":"), allow_nan=False)
+        return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+    def status(self) -> Mapping[str, Any]:
+        """Return the object of /status."""
+        return {
+            "set": {"dollars": self.dollars, "frames": self.frames, "holds": self._of.holds},
+            "ended_by": self._of.ended_by or None,
+            "states": dict(Counter(row["state"] for row in self.rows.values())),
+            "runs": self.rows,
+        }
+
+    @property
+    def dollars(self) -> float:
+        """US dollars of all runs together."""
+        return sum(row["dollars"] for row in self.rows.values())
+
+    @property
+    def frames(self) -> int:
+        """Emulator frames of all runs together."""
+        return sum(row["frames"] for row in self.rows.values())
+
+    def _row(self, member: Member) -> Row:
+        entry = self._of.book.of(member.name)
+        if member.name in self._ended and not entry.is_up and not entry.retries:
+            return self._ended[member.name]
+        state, reason = self._state(member)
+        status = member.status() if entry.is_up or member.run.exists() else {}
+        newest = member.last_evaluation() if status else None
+        counters = status.get("counters") or {}
+        left = (status.get("eta") or {}).get("seconds") if state == "training" else None
+        row = Row(
+            state=state,
+            reason=reason,
+            frames=int(counters.get("env_frames") or 0),
+            goal=_goal(member, status),
+            score=float(newest["mean"]) if newest else None,
+            dollars=round(max(entry.dollars, float(counters.get("dollars") or 0.0)), 6),
+            seconds_left=left,
+        )
+        if state in ("finished", "pruned") and not entry.is_up:
+            self._ended[member.name] = row
+        else:
+            self._ended.pop(member.name, None)
+        return row
+
+    def _state(self, member: Member) -> tuple[str, str]:
+        """Return the state of a run, and what is to be told of it."""
+        entry = self._of.book.of(member.name)
+        if entry.phase in ("starting", "awake"):
+            state = member.status().get("state", "") if entry.phase == "awake" else ""
+            over = state in ("finished", "evaluating")
+            since = float(member.status().get("time") or 0.0)
+            begun = state and since >= entry.begun - 1
+            return ("ending" if begun and over else "training" if begun else "starting"), ""
+        if entry.phase in ("ending", "leaving") and entry.end != "refused":
+            return "ending", entry.why
+        if self._of.has_lost(member):
+            (*_, last) = read_ends(member)
+            lost = "diverged" if last["code"] == ExitCode.DIVERGED else "failed"
+            return lost, printable(last["cause"])
+        if member.is_pruned:
+            return "pruned", "others were better at its rung"
+        if member.is_finished:
+            return ("finished" if member.goes_to_end else "at its rung"), entry.why
+        if reason := self._of.paused(member.name):
+            return "paused", reason
+        refused = entry.why if entry.end == "refused" else ""
+        return "waiting", refused
+
+
+def _goal(member: Member, status: Mapping[str, Any]) -> int:
+    if member.rung is not None:
+        return member.rung.stop
+    return int((status.get("stop") or {}).get("env_frames") or 0)

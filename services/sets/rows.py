@@ -1,0 +1,104 @@
+"""What the learners of a set tell: status and rows, copied into the folder of the set."""
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any, Protocol
+
+from seedbed.runtime.exit_codes import SeedbedError
+from seedbed.runtime.files import atomic_write
+from seedbed.runtime.http import get_json
+from seedbed.runtime.text import printable
+from seedbed.runtime.tokens import Role, Tokens
+from seedbed.sets.remote_rows import TIMEOUT_S, RowsReader
+
+log = logging.getLogger(__name__)
+
+# Learners that are read at the same time, and the longest wait for all of one round.
+_AT_ONCE, _DEADLINE_S = 8, 8.0
+
+
+class Learner(Protocol):
+    """The learner of one run."""
+
+    def status(self) -> dict[str, Any]:
+        """Return the object of /status.
+
+        Raises:
+            OSError, ValueError, SeedbedError: It does not answer, or with something else.
+        """
+
+    def copy(self, folder: Path) -> bool:
+        """Bring copies of its files up to date; return whether they are those of its end.
+
+        Raises:
+            OSError, ValueError, SeedbedError: As of `status`, or a file cannot be written.
+        """
+
+
+class RemoteLearner:
+    """A learner at an address.
+
+    Args:
+        url: Such as `http://pong-learner-0.pong-learner:9090`.
+        tokens: With the secret of an observer; None: none is sent.
+    """
+
+    def __init__(self, url: str, tokens: Tokens | None) -> None:
+        self._url, self._tokens = url, tokens
+        self._rows = RowsReader(url, tokens)
+
+    def status(self) -> dict[str, Any]:
+        """Return the object of /status."""
+        found = get_json(f"{self._url}/status", TIMEOUT_S, self._tokens, Role.OBSERVER)
+        if not isinstance(found, dict) or not isinstance(found.get("counters"), dict):
+            raise ValueError(f"{self._url}/status is no status of a learner")
+        return found
+
+    def copy(self, folder: Path) -> bool:
+        """Bring copies of its files up to date."""
+        return self._rows.copy(folder)
+
+
+class Visits:
+    """Reads the learners that are there, each by one thread at a time.
+
+    Args:
+        folder: The folder of the set.
+        learner: Returns the learner at an address.
+    """
+
+    def __init__(self, folder: Path, learner: Callable[[str], Learner]) -> None:
+        self._folder, self._learner = folder, learner
+        self._known: dict[str, Learner] = {}
+        self._open: dict[str, Future[None]] = {}
+        self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="rows")
+
+    def visit(self, urls: Mapping[str, str]) -> None:
+        """Read the learners of some runs, for eight seconds at the most.
+
+        Args:
+            urls: Address of the learner, by the name of the run.
+        """
+        for name, url in urls.items():
+            if name not in self._known:
+                self._known[name] = self._learner(url)
+            if name not in self._open or self._open[name].done():
+                self._open[name] = self._pool.submit(self._read, name, self._known[name])
+        wait([self._open[name] for name in urls], _DEADLINE_S)
+
+    def forget(self, name: str) -> None:
+        """Let a run go, whose next learner is another one."""
+        self._known.pop(name, None)
+        self._open.pop(name, None)
+
+    def _read(self, name: str, learner: Learner) -> None:
+        folder = self._folder / "runs" / name
+        try:
+            status = learner.status()
+            learner.copy(folder)  # makes the folder
+            atomic_write(folder / "status.json", json.dumps(status) + "\n")
+        except (OSError, ValueError, SeedbedError) as error:
+            log.info("%s: its learner is not read: %s", name, printable(str(error))[:200])

@@ -1,0 +1,284 @@
+"""The controller of a set on a cluster in memory: order, limits, ends, pauses, refusals, kills."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seedbed.services.sets.book import Book
+from seedbed.services.sets.spec import Limits, Spec
+from seedbed.sets.ends import read_ends
+from seedbed.sets.folder import read_members
+from tests.support.set_cluster import (
+    RATE,
+    STEP_S,
+    Killed,
+    SetCluster,
+    controller,
+    spec,
+    until,
+)
+
+LR = "learner.optimizer.learning_rate=1e-3,2e-3,3e-3"
+SHORT = "stop.env_frames=200000"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> SetCluster:
+    return SetCluster(tmp_path)
+
+
+def all_are(cluster: SetCluster, *states: str) -> bool:
+    return set(cluster.states().values()) <= set(states)
+
+
+def test_all_runs_end_two_at_once_in_the_laptops_order(cluster: SetCluster, tmp_path: Path) -> None:
+    wanted = spec(LR, SHORT, seeds=2)
+    one = controller(cluster, wanted, tmp_path / "set")
+    until(cluster, one, lambda: all_are(cluster, "finished"))
+    assert cluster.most == 2
+    applied = [call.split()[2] for call in cluster.log if call.startswith("APPLY StatefulSet")]
+    names = [f"{run.name}-learner" for run in wanted.wanted.runs]
+    assert applied == names, "the first seeds first"
+    # What a run has left: its bill and its volume, which is the cluster's.
+    assert {kind for kind, _ in cluster.objects} == {"ConfigMap"}
+    assert all(name.endswith("-state") for _, name in cluster.objects)
+    members = read_members(tmp_path / "set")
+    assert all(member.is_finished for member in members)
+    spent = sum(float(cluster.data[one.name]["dollars"]) for one in members)
+    assert float(cluster.data["set"]["dollars"]) == pytest.approx(spent, rel=0.01)
+    assert not sum(one.errors.values())
+
+
+def test_a_run_that_waits_has_no_object(cluster: SetCluster, tmp_path: Path) -> None:
+    one = controller(cluster, spec(LR, SHORT, seeds=2), tmp_path / "set")
+    for _ in range(2):
+        one.reconcile()
+        cluster.step()
+    waiting = [name for name, state in cluster.states().items() if state == "waiting"]
+    assert len(waiting) == 4
+    assert not [name for _, name in cluster.objects for run in waiting if name.startswith(run)]
+
+
+def test_actors_and_accelerators_are_limited(cluster: SetCluster, tmp_path: Path) -> None:
+    wanted = spec(LR, SHORT, limits=Limits(learners=0, actors=3), actors=2)
+    one = controller(cluster, wanted, tmp_path / "set")
+    until(cluster, one, lambda: all_are(cluster, "finished"))
+    assert cluster.most == 1
+
+
+def test_a_bound_ends_all_with_checkpoints_and_a_larger_one_goes_on(
+    cluster: SetCluster, tmp_path: Path
+) -> None:
+    long = "stop.env_frames=2000000"
+    dollars = 10 * RATE / 3600 * STEP_S
+    small = spec(LR, long, budget={"dollars": dollars})
+    one = controller(cluster, small, tmp_path / "set")
+    until(cluster, one, lambda: bool(one.ended_by) and not one.book.up())
+    assert "budget.dollars" in cluster.data["set"]["endedBy"]
+    spent = float(cluster.data["set"]["dollars"])
+    assert dollars <= spent <= dollars + 3 * RATE / 3600 * STEP_S, "a few rounds"
+    assert all_are(cluster, "waiting")
+    assert cluster.most == 1, "the second one may take more than is left"
+    larger = spec(LR, long, budget={"dollars": 100.0})
+    other = controller(cluster, larger, tmp_path / "set")
+    until(cluster, other, lambda: all_are(cluster, "finished"))
+    assert "endedBy" not in cluster.data["set"]
+
+
+def test_a_run_has_a_meter_that_ends_it_without_the_controller(
+    cluster: SetCluster, tmp_path: Path
+) -> None:
+    dollars = 10 * RATE / 3600 * STEP_S
+    one = controller(
+        cluster, spec(LR, "stop.env_frames=20000000", budget={"dollars": dollars}), tmp_path / "set"
+    )
+    one.reconcile()
+    for _ in range(40):
+        cluster.step()
+    assert not [pod for pod in cluster._pods() if pod.component == "learner"]
+
+
+def test_a_person_pauses_runs_and_only_a_person_resumes_them(
+    cluster: SetCluster, tmp_path: Path
+) -> None:
+    wanted = spec(LR, "stop.env_frames=800000")
+    names = [run.name for run in wanted.wanted.runs]
+    one = controller(cluster, wanted, tmp_path / "set")
+    until(cluster, one, lambda: "training" in cluster.states().values())
+    awake, waits = names[0], names[2]
+    cluster.data["set"][f"paused.{awake}"] = "for a talk"
+    cluster.data["set"][f"paused.{waits}"] = "not now"
+    # Its own meter holds it, too, as `seedbed pause` lets it.
+    cluster.data[awake]["paused"] = "for a talk"
+    until(cluster, one, lambda: all_are(cluster, "finished", "paused"))
+    one = controller(cluster, wanted, tmp_path / "set")  # an upgrade
+    for _ in range(5):
+        one.reconcile()
+        cluster.step()
+    assert cluster.states() == {awake: "paused", names[1]: "finished", waits: "paused"}
+    assert cluster.rows[awake]["reason"] == "for a talk"
+    for name in (awake, waits):
+        del cluster.data["set"][f"paused.{name}"]
+        cluster.data.get(name, {}).pop("paused", None)
+    until(cluster, one, lambda: all_are(cluster, "finished"))
+    assert cluster.begun.count(awake) == 2
+
+
+def test_a_pause_in_the_runs_own_state_is_kept(cluster: SetCluster, tmp_path: Path) -> None:
+    wanted = spec(LR, "stop.env_frames=800000")
+    name = wanted.wanted.runs[0].name
+    one = controller(cluster, wanted, tmp_path / "set")
+    until(cluster, one, lambda: cluster.states()[name] == "training")
+    cluster.data[name]["paused"] = "kubectl patch"
+    until(cluster, one, lambda: all_are(cluster, "finished", "paused"))
+    assert cluster.states()[name] == "paused"
+    assert cluster.data["set"][f"paused.{name}"] == "kubectl patch"
+
+
+def test_a_paused_set_starts_nothing_and_goes_on(cluster: SetCluster, tmp_path: Path) -> None:
+    wanted = spec(LR, "stop.env_frames=800000")
+    one = controller(cluster, wanted, tmp_path / "set")
+    until(cluster, one, lambda: "training" in cluster.states().values())
+    cluster.data["set"]["paused"] = "over the weekend"
+    until(cluster, one, lambda: not one.book.up())
+    for _ in range(5):
+        one.reconcile()
+        cluster.step()
+    assert not one.book.up()
+    assert "over the weekend" in cluster.data["set"]["holds"]
+    del cluster.data["set"]["paused"]
+    until(cluster, one, lambda: all_are(cluster, "finished"))
+
+
+def test_a_lower_limit_lets_the_newest_wait(cluster: SetCluster, tmp_path: Path) -> None:
+    long = "stop.env_frames=1500000"
+    one = controller(cluster, spec(LR, long, limits=Limits(3)), tmp_path / "set")
+    until(cluster, one, lambda: all_are(cluster, "training"))
+    one = controller(cluster, spec(LR, long, limits=Limits(1)), tmp_path / "set")
+    until(cluster, one, lambda: len(one.book.up()) == 1)
+    assert list(one.book.up()) == [cluster.begun[0]], "the first one goes on"
+    until(cluster, one, lambda: all_are(cluster, "finished"))
+
+
+def test_a_failure_frees_the_slot_and_is_retried_when_asked(
+    cluster: SetCluster, tmp_path: Path
+) -> None:
+    wanted = spec(LR, SHORT, limits=Limits(1))
+    bad = wanted.wanted.runs[0].name
+    cluster.fails[bad] = (10, "no such level")
+    one = controller(cluster, wanted, tmp_path / "set")
+    until(cluster, one, lambda: all_are(cluster, "finished", "failed"))
+    assert cluster.states()[bad] == "failed"
+    assert "no such level" in cluster.rows[bad]["reason"]
+    (member,) = (one for one in read_members(tmp_path / "set") if one.name == bad)
+    assert [end["code"] for end in read_ends(member)] == [10]
+    del cluster.fails[bad]
+    cluster.data["set"]["retry"] = "failed"
+    until(cluster, one, lambda: all_are(cluster, "finished"))
+    assert "retry" not in cluster.data["set"]
+    assert [end["code"] for end in read_ends(member)] == [10], "the earlier end stays"
+
+
+def test_failures_that_are_alike_hold_the_others(cluster: SetCluster, tmp_path: Path) -> None:
+    wanted = spec("learner.optimizer.learning_rate=1e-3,2e-3,3e-3,4e-3,5e-3", SHORT)
+    for run in wanted.wanted.runs:
+        cluster.fails[run.name] = (10, "out of memory")
+    one = controller(cluster, wanted, tmp_path / "set")
+    until(cluster, one, lambda: not one.book.up() and bool(one.holds))
+    assert "3 runs in a row" in cluster.data["set"]["holds"]
+    assert len(set(cluster.begun)) <= 4
+    cluster.fails.clear()
+    cluster.data["set"]["retry"] = "failed"
+    until(cluster, one, lambda: all_are(cluster, "finished"))
+
+
+@pytest.mark.parametrize("how", ["object", "pod"])
+def test_what_the_api_server_refuses_waits_and_the_others_go_on(
+    cluster: SetCluster, tmp_path: Path, how: str
+) -> None:
+    wanted = spec(LR, SHORT)
+    bad = wanted.wanted.runs[0].name
+    reason = "exceeded quota: rl, requested: cpu=2, used: cpu=8, limited: cpu=8"
+    full = {"is": True}
+
+    def refuses(item: Any) -> str:
+        is_learner = item["metadata"]["name"] == f"{bad}-learner"
+        return reason if full["is"] and how == "object" and is_learner else ""
+
+    def makes_pods(workload: str) -> str:
+        return reason if full["is"] and how == "pod" and workload == f"{bad}-learner" else ""
+
+    cluster.refuses, cluster.makes_pods = refuses, makes_pods
+    one = controller(cluster, wanted, tmp_path / "set")
+    others = [run.name for run in wanted.wanted.runs[1:]]
+    until(cluster, one, lambda: all(cluster.states()[name] == "finished" for name in others))
+    until(cluster, one, lambda: cluster.states()[bad] == "waiting")
+    assert reason in cluster.rows[bad]["reason"]
+    assert not [name for _, name in cluster.objects if name == f"{bad}-learner"], "nothing is left"
+    full["is"] = False
+    until(cluster, one, lambda: all_are(cluster, "finished"))
+
+
+def test_halving_prunes_by_the_laptops_code(cluster: SetCluster, tmp_path: Path) -> None:
+    wanted = spec(LR, "stop.env_frames=900000", halving={"first": 100_000, "factor": 3})
+    one = controller(cluster, wanted, tmp_path / "set")
+    until(cluster, one, lambda: all_are(cluster, "finished", "pruned"))
+    states = list(cluster.states().values())
+    assert states.count("finished") == 1
+
+
+def test_more_seeds_touch_no_awake_run(cluster: SetCluster, tmp_path: Path) -> None:
+    long = "stop.env_frames=1000000"
+    one = controller(cluster, spec(LR, long), tmp_path / "set")
+    until(cluster, one, lambda: list(cluster.states().values()).count("training") == 2)
+    awake = list(one.book.up())
+    before = len(cluster.log)
+    one = controller(cluster, spec(LR, long, seeds=2, limits=Limits(3)), tmp_path / "set")
+    one.reconcile()
+    touched = [call for call in cluster.log[before:] for run in awake
+               if run in call and call.split()[0] in ("APPLY", "DELETE", "PATCH")]  # fmt: skip
+    assert not touched
+    until(cluster, one, lambda: all_are(cluster, "finished"))
+    assert len(cluster.states()) == 6
+
+
+def story(folder: Path, wanted: Spec, kill: tuple[int, bool] | None, stale_s: float) -> SetCluster:
+    """Train a set whose controller is killed at a call, and started again."""
+    cluster = SetCluster(folder)
+    cluster.stale_s, cluster.kill = stale_s, kill
+    path = folder / "set"
+    one = controller(cluster, wanted, path)
+    for _ in range(300):
+        try:
+            one.reconcile()
+        except Killed:
+            cluster.kill = None
+            one = controller(cluster, wanted, path)
+            continue
+        cluster.step()
+        if cluster.runs_text and all_are(cluster, "finished"):
+            return cluster
+    raise AssertionError(
+        f"killed at {kill}: {cluster.rows}, {Book.read(path / 'set/cluster.json')}"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stale_s", [0.0, 30.0])
+def test_a_controller_that_is_killed_at_any_call_starts_nothing_twice_and_forgets_nothing(
+    tmp_path: Path, stale_s: float
+) -> None:
+    wanted = spec("learner.optimizer.learning_rate=1e-3,2e-3", SHORT, limits=Limits(1))
+    calls = story(tmp_path / "whole", wanted, None, stale_s).calls
+    assert calls > 50
+    for number in range(1, calls + 1, 4 if stale_s else 1):
+        for after in (False, True)[bool(stale_s) :]:
+            folder = tmp_path / f"{number}-{after}"
+            cluster = story(folder, wanted, (number, after), stale_s)
+            names = [run.name for run in wanted.wanted.runs]
+            assert sorted(cluster.begun) == sorted(names), f"killed at {cluster.log[number - 1]}"
+            assert cluster.most == 1
+            assert {kind for kind, _ in cluster.objects} == {"ConfigMap"}

@@ -1,0 +1,379 @@
+"""A cluster in memory for the controller of a set: meters, learners and actors as they behave.
+
+A call can kill its caller before it is done or after it, show pods of an earlier time, or refuse.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from seedbed.config.load import dump_experiment, parse_experiment
+from seedbed.config.yaml_text import load_yaml
+from seedbed.runs.evaluations import append_evaluation
+from seedbed.services.sets.api import Pod, Refused
+from seedbed.services.sets.controller import SetController
+from seedbed.services.sets.spec import Limits, Spec
+from seedbed.sets.resolve import resolve
+from seedbed.sets.run_objects import PLACEHOLDER, shape_of
+from seedbed.sets.sweep import read_sweep
+
+STEP_S = 5.0  # of one round
+FRAMES_A_STEP = 50_000
+RATE = 3.6  # dollars an hour of an awake run: a tenth of a cent a second
+
+
+class Killed(BaseException):
+    """The controller is killed."""
+
+
+def _labels(run: str, component: str) -> dict[str, str]:
+    keys = {"instance": run, "component": component, "name": "seedbed"}
+    return {f"app.kubernetes.io/{key}": value for key, value in keys.items()}
+
+
+def _workload(kind: str, component: str, replicas: int, args: list[str]) -> dict[str, Any]:
+    labels = _labels(PLACEHOLDER, component)
+    container = {"name": component, "args": args, "resources": {}}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    return {
+        "kind": kind,
+        "metadata": {"name": f"{PLACEHOLDER}-{component}", "labels": labels},
+        "spec": {"replicas": replicas, "template": template},
+    }
+
+
+def template(actors: int = 2) -> list[dict[str, Any]]:
+    """Objects of a run, as few as there may be."""
+    url = f"http://{PLACEHOLDER}-learner-0.{PLACEHOLDER}-learner:9090/status"
+    meter = [f"--learner={url}", "--budget=0", "--pending-s=3600", "--goal=x"]
+    maps = [
+        {
+            "kind": "ConfigMap",
+            "metadata": {"name": f"{PLACEHOLDER}-{what}", "labels": _labels(PLACEHOLDER, what)},
+            **({"data": {"experiment.yaml": "{}"}} if what == "experiment" else {}),
+        }
+        for what in ("experiment", "state")
+    ]
+    return [
+        *maps,
+        _workload("StatefulSet", "learner", 1, []),
+        _workload("Deployment", "actor", actors, []),
+        _workload("Deployment", "cost", 1, meter),
+    ]
+
+
+def spec(
+    *settings: str, seeds: int = 1, limits: Limits | None = None, actors: int = 2, **options: Any
+) -> Spec:
+    """A set of CartPoles."""
+    wanted = resolve(
+        read_sweep("cartpole-vtrace", ["stop.mean_return=null", *settings],
+                   {"seeds": seeds, **options}),
+        "a sweep",
+    )  # fmt: skip
+    shapes = {shape_of(run.experiment): template(actors) for run in wanted.runs}
+    return Spec(wanted, limits or Limits(learners=2), shapes)
+
+
+class SetCluster:
+    """The cluster, with the calls that `SetApi` has.
+
+    Attributes:
+        objects: Every object by kind and name.
+        data: Data of the runs' states and of the set's state, by name of the ConfigMap.
+        calls: Calls so far.
+        kill: Number of the call at which the caller is killed, and whether after it is done.
+        refuses: Returns why an object is refused; "" takes it.
+        makes_pods: Returns why the pods of a workload are not made; "" makes them.
+        fails: Runs whose learner ends with an exit code and a cause.
+        stale_s: Age of the view of pods.
+        begun: Names of the runs in the order in which their learners have begun.
+        most: Most learners at the same time.
+        now: The time.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.objects: dict[tuple[str, str], dict[str, Any]] = {}
+        self.data: dict[str, dict[str, str]] = {"set": {}}
+        self.volumes = folder / "volumes"
+        self.calls = 0
+        self.log: list[str] = []
+        self.kill: tuple[int, bool] | None = None
+        self.refuses: Callable[[Mapping[str, Any]], str] = lambda _: ""
+        self.makes_pods: Callable[[str], str] = lambda _: ""
+        self.fails: dict[str, tuple[int, str]] = {}
+        self.stale_s = 0.0
+        self.begun: list[str] = []
+        self.most = 0
+        self.now = 1_000_000.0
+        self.runs_text = ""
+        self._views: list[tuple[float, list[Pod]]] = []
+        self._events: list[dict[str, Any]] = []
+        self._saves: set[str] = set()
+
+    # --- the calls ---------------------------------------------------------------------------
+
+    def _call(self, what: str, do: Callable[[], Any]) -> Any:
+        self.calls += 1
+        self.log.append(what)
+        dies = self.kill is not None and self.kill[0] == self.calls
+        if dies and self.kill and not self.kill[1]:
+            raise Killed
+        result = do()
+        if dies:
+            raise Killed
+        return result
+
+    def state(self) -> dict[str, str]:
+        return dict(self._call("GET set", lambda: dict(self.data["set"])))
+
+    def save_state(self, data: Mapping[str, str | None], runs: str) -> None:
+        def save() -> None:
+            _merge(self.data["set"], data)
+            self.runs_text = runs
+
+        self._call("PATCH set", save)
+
+    def owner(self) -> dict[str, Any]:
+        return {"kind": "ConfigMap", "name": "a-set"}
+
+    def run_state(self, run: str) -> dict[str, str] | None:
+        def read() -> dict[str, str] | None:
+            found = self.data.get(run)
+            return None if found is None else dict(found)
+
+        found: dict[str, str] | None = self._call(f"GET {run}-state", read)
+        return found
+
+    def save_run_state(self, run: str, data: Mapping[str, str | None]) -> None:
+        def save() -> None:
+            if run in self.data:
+                _merge(self.data[run], data)
+
+        self._call(f"PATCH {run}-state", save)
+
+    def apply(self, item: Mapping[str, Any]) -> None:
+        def make() -> None:
+            if reason := self.refuses(item):
+                raise Refused(reason)
+            key = item["kind"], item["metadata"]["name"]
+            self.objects[key] = json.loads(json.dumps(item))
+            if key[1].endswith("-state"):
+                self.data.setdefault(key[1].removesuffix("-state"), {})
+
+        self._call(f"APPLY {item['kind']} {item['metadata']['name']}", make)
+
+    def delete(self, kind: str, name: str) -> None:
+        self._call(f"DELETE {kind} {name}", lambda: self.objects.pop((kind, name), None))
+
+    def pods(self) -> list[Pod]:
+        def read() -> list[Pod]:
+            old = [pods for at, pods in self._views if at <= self.now - self.stale_s]
+            return self._pods() if not self.stale_s else old[-1] if old else []
+
+        found: list[Pod] = self._call("LIST pods", read)
+        return found
+
+    def refusals(self) -> list[dict[str, Any]]:
+        return list(self._call("LIST events", lambda: list(self._events)))
+
+    # --- what the cluster does -----------------------------------------------------------------
+
+    def _replicas(self, kind: str, run: str, component: str) -> int:
+        item = self.objects.get((kind, f"{run}-{component}"))
+        return 0 if item is None else int(item["spec"]["replicas"])
+
+    def _runs(self) -> list[str]:
+        return sorted(
+            {
+                item["metadata"]["labels"]["app.kubernetes.io/instance"]
+                for item in self.objects.values()
+            }
+        )
+
+    def _pods(self) -> list[Pod]:
+        found = []
+        for run in self._runs():
+            for kind, component in (("StatefulSet", "learner"), ("Deployment", "actor"),
+                                    ("Deployment", "cost")):  # fmt: skip
+                if self.makes_pods(f"{run}-{component}"):
+                    continue
+                found += [
+                    Pod(run, component, f"{run}-{component}-{number}")
+                    for number in range(self._replicas(kind, run, component))
+                ]
+        return found
+
+    def step(self) -> None:
+        """Let five seconds go by."""
+        self.now += STEP_S
+        pods = self._pods()
+        learners = {pod.run for pod in pods if pod.component == "learner"}
+        self.most = max(self.most, len(learners))
+        for run in self._runs():
+            for kind, component in (("StatefulSet", "learner"), ("Deployment", "actor"),
+                                    ("Deployment", "cost")):  # fmt: skip
+                reason = self.makes_pods(f"{run}-{component}")
+                if reason and self._replicas(kind, run, component):
+                    event = {"involvedObject": {"name": f"{run}-{component}"}, "message": reason,
+                             "lastTimestamp": _text(self.now)}  # fmt: skip
+                    self._events.append(event)
+            self._train(run, run in learners)
+            if any(pod.run == run and pod.component == "cost" for pod in pods):
+                self._meter(run, run in learners)
+        self._views.append((self.now, pods))
+
+    def _train(self, run: str, is_up: bool) -> None:
+        volume = self.volumes / run
+        if not is_up:
+            (volume / "up").unlink(missing_ok=True)
+            return
+        volume.mkdir(parents=True, exist_ok=True)
+        if not (volume / "up").exists():
+            self.begun.append(run)
+            (volume / "up").touch()
+        text = self.objects["ConfigMap", f"{run}-experiment"]["data"]["experiment.yaml"]
+        experiment = parse_experiment(text, ())
+        counters = _read(volume / "counters.json") or {"env_frames": 0, "seconds": 0.0}
+        if run in self.fails:
+            return
+        frames = min(counters["env_frames"] + FRAMES_A_STEP, experiment.stop.env_frames)
+        counters = {"env_frames": frames, "seconds": counters["seconds"] + STEP_S,
+                    "dollars": float(self.data[run].get("dollars", 0))}  # fmt: skip
+        (volume / "counters.json").write_text(json.dumps(counters))
+        (volume / "experiment.yaml").write_text(dump_experiment(experiment))
+        if frames == experiment.stop.env_frames and run not in self._saves:
+            self._saves.add(run)
+            evaluation = {"env_frames": frames, "updates": frames, "episodes": 20, "mean": 100.0,
+                          "policy": "sample", "checkpoint": f"checkpoint-{frames}"}  # fmt: skip
+            append_evaluation(volume, evaluation)
+            end = {"updates": frames, "stop_reason": f"stop.env_frames: {frames}",
+                   "evaluation": evaluation}  # fmt: skip
+            (volume / "summary.json").write_text(json.dumps({**counters, **end}))
+        elif frames < experiment.stop.env_frames:
+            self._saves.discard(run)
+            (volume / "summary.json").unlink(missing_ok=True)
+
+    def _meter(self, run: str, has_learner: bool) -> None:
+        state = self.data[run]
+        args = self.objects["Deployment", f"{run}-cost"]["spec"]["template"]["spec"]["containers"][
+            0
+        ]["args"]
+        goal = next(arg for arg in args if arg.startswith("--goal="))
+        if state.get("finished") and state.get("goal") != goal:
+            _merge(state, {"finished": None, "goal": None})
+        budget = float(next(a for a in args if a.startswith("--budget=")).partition("=")[2])
+        if has_learner:
+            spent = float(state.get("dollars", 0)) + RATE / 3600 * STEP_S
+            _merge(state, {"dollars": f"{spent:.6f}"})
+        rate = RATE if has_learner else 0.0
+        _merge(state, {"unixTime": f"{self.now:.0f}", "dollarsPerHour": f"{rate:g}"})
+        if run in self.fails and "paused" not in state:
+            code, cause = self.fails[run]
+            words = f"exit code {code} (CONFIG) of {run}-learner-0, after 3 restarts: {cause}"
+            _merge(state, {"paused": words})
+        summary = _read(self.volumes / run / "summary.json")
+        if summary and has_learner and (self.volumes / run / "read").exists():
+            _merge(state, {"finished": summary["stop_reason"], "goal": goal})
+        if budget and float(state.get("dollars", 0)) >= 1.02 * budget:
+            _merge(state, {"finished": f"stop.dollars: of {budget:g}", "goal": goal})
+        if state.get("finished") or state.get("paused"):
+            for kind, component in (("StatefulSet", "learner"), ("Deployment", "actor")):
+                if item := self.objects.get((kind, f"{run}-{component}")):
+                    item["spec"]["replicas"] = 0
+
+    @property
+    def rows(self) -> dict[str, dict[str, Any]]:
+        """What the set's state tells of each run."""
+        found: dict[str, dict[str, Any]] = json.loads(gzip.decompress(b64decode(self.runs_text)))
+        return found
+
+    def states(self) -> dict[str, str]:
+        """State of each run."""
+        return {name: row["state"] for name, row in self.rows.items()}
+
+
+class FakeLearner:
+    """The learner of a run on the volumes of the cluster."""
+
+    def __init__(self, cluster: SetCluster, url: str) -> None:
+        self._cluster, self._run = cluster, url.removeprefix("http://").partition("-learner-0")[0]
+
+    def status(self) -> dict[str, Any]:
+        volume = self._cluster.volumes / self._run
+        counters = _read(volume / "counters.json")
+        if counters is None:
+            raise OSError("it does not answer")
+        experiment = load_yaml((volume / "experiment.yaml").read_text())
+        over = (volume / "summary.json").exists()
+        return {
+            "state": "finished" if over else "training",
+            "counters": counters,
+            "stop": experiment["stop"],
+            "stop_reason": None,
+            "eta": None,
+            "time": self._cluster.now,
+            "charged": {"metered": True},
+        }
+
+    def copy(self, folder: Path) -> bool:
+        volume = self._cluster.volumes / self._run
+        folder.mkdir(parents=True, exist_ok=True)
+        over = (volume / "summary.json").exists()
+        for name in ("evaluations.csv", "experiment.yaml", "summary.json"):
+            (folder / name).unlink(missing_ok=True)
+            if (volume / name).exists():
+                shutil.copy(volume / name, folder / name)
+        if over:
+            (volume / "read").touch()
+        else:
+            (volume / "read").unlink(missing_ok=True)
+        return over
+
+
+def controller(cluster: SetCluster, wanted: Spec, folder: Path) -> SetController:
+    """A controller of the cluster, with the cluster's clock."""
+    return SetController(
+        cluster,  # type: ignore[arg-type]
+        wanted,
+        folder,
+        lambda url: FakeLearner(cluster, url),
+        now=lambda: cluster.now,
+        clock=lambda: cluster.now,
+    )
+
+
+def until(
+    cluster: SetCluster, one: SetController, what: Callable[[], bool], rounds: int = 400
+) -> None:
+    """Reconcile until something is true."""
+    for _ in range(rounds):
+        one.reconcile()
+        cluster.step()
+        if what():
+            return
+    raise AssertionError(f"after {rounds} rounds: {cluster.rows}, {one.errors}, {one.holds}")
+
+
+def _merge(data: dict[str, str], changes: Mapping[str, str | None]) -> None:
+    for key, value in changes.items():
+        data.pop(key, None)
+        if value is not None:
+            data[key] = value
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    return json.loads(file.read_text()) if file.exists() else None
+
+
+def _text(now: float) -> str:
+    import time
+
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
