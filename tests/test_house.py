@@ -181,7 +181,8 @@ def test_only_its_own_files_import_the_library_of_a_backend(
 def test_actor_and_command_line_load_no_model_library() -> None:
     """The same at run time, through everything that they import."""
     light = ("seedbed/cli", "seedbed/deploy", "seedbed/rpc", "seedbed/runtime", "seedbed/config",
-             "seedbed/envs", "services/actor", "services/cost", "services/replay")  # fmt: skip
+             "seedbed/envs", "services/actor", "services/cost", "services/replay",
+             "services/sets")  # fmt: skip
     modules = [module_of(file) for room in light for file in files_of(room)]
     program = (
         "import importlib, json, sys\n"

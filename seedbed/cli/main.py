@@ -38,7 +38,7 @@ GROUPS = {
         "suite": "compare the 57 games of Atari with the paper",
         "tokens": "make the token files of a release",
         "cost": "price a release on Kubernetes, and end it when it is over",
-        "set-controller": "start and end the runs of a set on Kubernetes",
+        "controller": "start and end the runs of a set on Kubernetes",
     },
     "look": {
         "list": "list runs and releases with state, progress, score and cost",
@@ -81,7 +81,7 @@ EXAMPLES = {
     "suite": "suite table sweeps/atari57",
     "tokens": "tokens tokens",
     "cost": "cost --help",
-    "set-controller": "set-controller --help",
+    "controller": "controller --help",
     "list": "list runs",
     "status": "status runs/cartpole-vtrace",
     "logs": "logs pong-vtrace --follow",
@@ -164,7 +164,7 @@ def _main(argv: Sequence[str] | None) -> int:
                 "seedbed bench is in the source tree and not in the package: run "
                 "`python -m seedbed.cli.main bench` in a checkout of Seedbed",
             )
-        name = "bench.main" if argv[0] == "bench" else f"seedbed.cli.{argv[0].replace('-', '_')}"
+        name = "bench.main" if argv[0] == "bench" else f"seedbed.cli.{argv[0]}"
         module = importlib.import_module(name)
         parser_of_command = subparsers.add_parser(
             argv[0],

@@ -50,7 +50,7 @@ def test_the_controller_reads_the_files_of_the_set() -> None:
     assert labels["app.kubernetes.io/instance"] == "try"
     pod = objects.pods()["try-set"]["spec"]
     (container,) = pod["containers"]
-    assert container["command"] == ["seedbed", "set-controller"]  # the image's own is the meter
+    assert container["command"] == ["seedbed", "controller"]  # the image's own is the meter
     mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
     for option, mount in (("--spec", "spec"), ("--folder", "set")):
         assert f"{option}={mounts[mount]}" in container["args"]
