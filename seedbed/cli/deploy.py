@@ -38,6 +38,7 @@ from seedbed.deploy.plan import (
 from seedbed.deploy.programs import has_namespace
 from seedbed.deploy.programs import run as call
 from seedbed.deploy.releases import find_release
+from seedbed.deploy.sets import check_chart_of
 from seedbed.deploy.sizes import check_sizes
 
 _SOURCE = Path(__file__).resolve().parents[2]
@@ -118,6 +119,7 @@ def install_release(args: argparse.Namespace) -> tuple[str, list[ApiObject]]:
         if args.dry_run:
             _print_line("\n".join([title, *plan(objects), "nothing is installed (--dry-run)"]))
             return release, objects
+        check_chart_of(release, args.namespace, is_set=False)
         # As the cluster would have it: the live numbers of pods, 0 where the run is finished.
         live = ("--dry-run=server", "--is-upgrade", "--disable-openapi-validation")
         if args.registry:

@@ -11,27 +11,31 @@ import yaml
 from seedbed.cli.arguments import positive
 from seedbed.cli.set_options import SET_OPTIONS, add_set_options, read_set, resolve_set
 from seedbed.config.load import override
+from seedbed.config.schema import NAME_LETTERS
 from seedbed.config.shipped import experiment_file, shipped_sweeps
 from seedbed.config.yaml_text import load_yaml
 from seedbed.deploy.chart_values import check_chart, profile_file
+from seedbed.deploy.follow import follow_controller
 from seedbed.deploy.images import build_and_push, note_on_localhost
 from seedbed.deploy.programs import run as call
 from seedbed.deploy.set_shapes import Chart, Shape, group_by_shape, render_shape
 from seedbed.deploy.sets import (
     Limits,
     SetRelease,
+    check_chart_of,
     check_limits,
+    check_names,
     check_rights,
     install_set,
     plan_of_release,
     render_set,
     write_files,
 )
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError, ExitCode, SeedbedError
 from seedbed.runtime.terminal import print_lines
 from seedbed.sets.plan import plan
 from seedbed.sets.resolve import ResolvedSet
-from seedbed.sets.sweep import Sweep, is_sweep
+from seedbed.sets.sweep import SET_LETTERS, Sweep, is_sweep
 
 _OF_A_SET = (*SET_OPTIONS, "max_actors", "max_gpus", "retry", "render")
 _SETTING, _OF_THE_SET = "experiment.", "set."
@@ -95,6 +99,7 @@ def deploy_set(args: argparse.Namespace) -> None:
     chart = Chart(args.chart, args.namespace, profiles, given)
     args.name = args.name or args.release
     sweep = _with_settings(read_set(args, args.experiment, settings), chart.settings())
+    _check_name(sweep, args.experiment)
     wanted = resolve_set(sweep, args.experiment)
     limits = Limits(args.max_learners, args.max_actors or 0, args.max_gpus or 0)
     shapes = _shapes(wanted, chart, registry)
@@ -124,6 +129,8 @@ def _install(
 ) -> None:
     kubectl = ("kubectl", f"--namespace={args.namespace}")
     call(*kubectl, "get", "--raw=/version")
+    check_chart_of(wanted.name, args.namespace, is_set=True)
+    check_names(wanted, args.namespace)
     check_rights(release)
     if args.registry:
         source = Path(__file__).resolve().parents[2]
@@ -137,7 +144,8 @@ def _install(
         print_lines(note)
     install_set(release, args.retry)
     at = f"{wanted.name} -n {args.namespace}"
-    print_lines(f"{wanted.name} is installed: its controller starts runs while there is room")
+    follow_controller(kubectl, wanted.name, release.objects, print_lines)
+    print_lines(f"{wanted.name} is up: its controller starts runs while there is room")
     print_lines(f"its runs: seedbed list {at}")
     print_lines(f"which setting is better: seedbed compare {at}")
     print_lines(f"the end: helm -n {args.namespace} uninstall {wanted.name} (its volumes stay)")
@@ -169,6 +177,25 @@ def _parted(given: Sequence[str]) -> tuple[list[str], dict[str, Any], dict[str, 
         else:
             override(values, text)
     return settings, values, of_the_set
+
+
+def _check_name(sweep: Sweep, source: str) -> None:
+    """Refuse a name of a set that is too long, with the longest name of a run that it would make.
+
+    Raises:
+        SeedbedError: CONFIG.
+    """
+    if len(sweep.name) <= SET_LETTERS:
+        return
+    short = sweep.model_copy(update={"name": sweep.name[:SET_LETTERS].rstrip("-")})
+    cut = resolve_set(short, source)
+    ends = [run.name.removeprefix(cut.name) for run in cut.runs]
+    longest = sweep.name + max(ends, key=len)
+    raise ConfigError(
+        f"name: {sweep.name!r} has {len(sweep.name)} letters, and the name of a set at most "
+        f"{SET_LETTERS}: a run of it would be called {longest}, with {len(longest)} letters of at "
+        f"most {NAME_LETTERS}; nothing is installed"
+    )
 
 
 def _with_settings(sweep: Sweep, settings: Mapping[str, Any]) -> Sweep:

@@ -113,6 +113,44 @@ def follow(
     )
 
 
+def follow_controller(
+    kubectl: tuple[str, ...],
+    name: str,
+    objects: Sequence[ApiObject],
+    print_line: Callable[[str], None],
+) -> None:
+    """Say what the pod of a set's controller does, a line for each change, until it is ready.
+
+    Args:
+        kubectl: The program with its options.
+        name: Name of the set.
+        objects: Objects of its release.
+        print_line: Takes each line.
+
+    Raises:
+        SeedbedError: DEPLOY, it cannot start, or is not ready in time; the exit code of a container
+            after which no restart helps.
+    """
+    deadline = time.monotonic() + _LONGEST_S
+    written: dict[str, str] = {}
+    pods = _Pods(kubectl, name, objects)
+    while time.monotonic() < deadline:
+        states = {
+            pod: state
+            for pod, state in (pods.states() or {}).items()
+            if pod.startswith(f"{name}-set-")
+        }
+        _print_changes(written, states, print_line)
+        if "ready" in states.values():
+            return
+        time.sleep(_INTERVAL_S)
+    raise SeedbedError(
+        ExitCode.DEPLOY,
+        f"the controller of {name} was not ready within {duration(_LONGEST_S)}; it stays: "
+        f"`{' '.join(kubectl)} logs deployment/{name}-set` shows why",
+    )
+
+
 def _print_changes(
     written: dict[str, str], states: dict[str, str], print_line: Callable[[str], None]
 ) -> None:

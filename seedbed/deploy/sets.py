@@ -16,6 +16,7 @@ from seedbed.deploy.chart_values import SET_CHART, merged, values_file
 from seedbed.deploy.plan import ApiObject, objects_of, rates, replicas_of, template_of, workload_of
 from seedbed.deploy.programs import attempt, has_namespace
 from seedbed.deploy.programs import run as call
+from seedbed.deploy.set_releases import everything_in
 from seedbed.deploy.set_shapes import RESOURCES, Chart, Shape
 from seedbed.deploy.sizes import LIMIT_BYTES, Sizes, check_sizes
 from seedbed.runtime.exit_codes import ConfigError, ExitCode, SeedbedError
@@ -288,10 +289,9 @@ def install_set(release: SetRelease, retry: str | None) -> None:
         retry: `failed`: the controller starts the runs that have failed.
 
     Raises:
-        SeedbedError: CONFIG, the release's name is another's; DEPLOY, a program failed.
+        SeedbedError: DEPLOY, a program failed.
     """
     namespace = f"--namespace={release.chart.namespace}"
-    _check_name(release.name, namespace)
     missing = ["--create-namespace"] * (not has_namespace(release.chart.namespace))
     with tempfile.TemporaryDirectory(prefix="seedbed-deploy-") as folder:
         values = partial(values_file, Path(folder))("set", release.values)
@@ -303,16 +303,45 @@ def install_set(release: SetRelease, retry: str | None) -> None:
         call("kubectl", namespace, "patch", "configmap", state, "--type=merge", f"--patch={patch}")
 
 
-def _check_name(name: str, namespace: str) -> None:
-    """Refuse the name of a release of another chart, which this one would replace."""
-    listed = attempt("helm", "list", namespace, f"--filter=^{name}$", "--all", "--output=json")
+def check_chart_of(name: str, namespace: str, is_set: bool) -> None:
+    """Refuse the name of a Helm release of another chart, which an upgrade would replace.
+
+    Args:
+        name: Name of the release.
+        namespace: Its namespace.
+        is_set: The chart is `seedbed-set`; else one of single experiments.
+
+    Raises:
+        SeedbedError: CONFIG, with the other chart; DEPLOY, Helm is missing.
+    """
+    options = (f"--namespace={namespace}", f"--filter=^{name}$", "--all", "--output=json")
+    listed = attempt("helm", "list", *options)
     try:
         there = json.loads(listed.stdout or "[]")
-    except ValueError:
-        there = []
+    except ValueError:  # of a Helm that answers otherwise; the upgrade tells what is wrong
+        return
     for one in there:
-        if not one["chart"].startswith("seedbed-set-"):
+        if one["chart"].startswith("seedbed-set-") != is_set:
             raise ConfigError(
-                f"{name} is a release of the chart {one['chart']}: choose another name of the set "
-                "(--name NAME)"
+                f"{name} is a release of the chart {one['chart']}, which this one would replace: "
+                f"choose another name ({'--name' if is_set else '--release'} NAME)"
+            )
+
+
+def check_names(wanted: ResolvedSet, namespace: str) -> None:
+    """Refuse a set of which a name is there already, of a release or of another set.
+
+    Raises:
+        SeedbedError: CONFIG, with the name; DEPLOY, no cluster answers.
+    """
+    found = everything_in(namespace)
+    taken = {one.name: "a release" for one in found.releases if one.of_set != wanted.name}
+    for other in found.sets:
+        if other.name != wanted.name:
+            taken |= dict.fromkeys((*other.runs, *other.awake), f"a run of the set {other.name}")
+    for name in (wanted.name, *(run.name for run in wanted.runs)):
+        if name in taken:
+            raise ConfigError(
+                f"{name} is {taken[name]} in namespace {namespace} already: choose another name of "
+                "the set (--name NAME)"
             )

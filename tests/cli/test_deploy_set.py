@@ -20,11 +20,16 @@ from seedbed.runtime.exit_codes import ExitCode
 from seedbed.sets.resolve import resolve
 from seedbed.sets.run_objects import objects_of_run, shape_of
 from seedbed.sets.sweep import read_sweep
-from tests.support.deploy_programs import Programs
+from tests.support.deploy_programs import Programs, pod
 
 RATES = "experiment.learner.optimizer.learning_rate=1e-3,3e-3,1e-2"
 SET = ("deploy", "cartpole-vtrace", "--set", RATES, "--seeds", "2", "--max-learners", "2")
 Objects = dict[tuple[str, str], dict[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def controller(programs: Programs) -> None:
+    programs.pods([pod("cartpole-vtrace-set-6d5f-x2x", ready=True)])
 
 
 def render(folder: Path, *words: str) -> Objects:
@@ -184,7 +189,10 @@ def test_failed_runs_are_started_again_by_the_controller(programs: Programs) -> 
     ("words", "code", "said"),
     [
         (("--seeds", "2"), ExitCode.USAGE, "--seeds is of a set of runs: say how many"),
-        (("--max-learners", "1", "--name", "a" * 24), ExitCode.CONFIG, "has 24 letters"),
+        (
+            ("--max-learners", "1", "--name", "a" * 24), ExitCode.CONFIG,
+            f"a run of it would be called {'a' * 24}-s1, with 27 letters of at most 35",
+        ),
         (("--max-learners", "1", "--name", "Bad"), ExitCode.CONFIG, "'Bad'"),
         (
             ("--max-learners", "1", "--max-actors", "2", "--set", "actor.replicas=3",
@@ -340,6 +348,63 @@ def test_a_release_of_another_chart_is_not_replaced(
     there[0]["chart"] = "seedbed-set-0.2.0"
     (programs.folder / "releases").write_text(json.dumps(there))
     assert main([*SET]) == 0
+    assert main(["deploy", "cartpole-vtrace"]) == ExitCode.CONFIG
+    assert "is a release of the chart seedbed-set-0.2.0" in capsys.readouterr().err
+    assert len(programs.log("helm")) == 1
+
+
+def object_of(kind: str, name: str, chart: str, instance: str, **labels: str) -> dict[str, Any]:
+    own = {"app.kubernetes.io/name": chart, "app.kubernetes.io/instance": instance, **labels}
+    return {"kind": kind, "metadata": {"name": name, "namespace": "default", "labels": own}}
+
+
+@pytest.mark.parametrize("name", ["cartpole-vtrace", "cartpole-vtrace-lr-1e-3-s2"])
+def test_a_name_that_is_there_is_not_taken(
+    programs: Programs, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """A controller would apply the objects of its run over those of another."""
+    release = object_of("ConfigMap", f"{name}-state", "seedbed", name)
+    (programs.folder / "seedbed.json").write_text(json.dumps({"items": [release]}))
+    assert main([*SET]) == ExitCode.CONFIG
+    assert f"{name} is a release in namespace default already" in capsys.readouterr().err
+    ours = {"seedbed.dev/set": "cartpole-vtrace"}
+    release = object_of("ConfigMap", f"{name}-state", "seedbed", name, **ours)
+    (programs.folder / "seedbed.json").write_text(json.dumps({"items": [release]}))
+    assert main([*SET]) == 0, "a run of this set, which was removed and left it alone"
+
+
+def test_a_run_that_waits_in_another_set_keeps_its_name(
+    programs: Programs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = gzip.compress(json.dumps({"cartpole-vtrace-s1": {"state": "waiting"}}).encode())
+    spec, state = (
+        object_of("ConfigMap", f"other-{end}", "seedbed-set", "other")
+        for end in ("set", "set-state")
+    )
+    state["binaryData"] = {"runs.json.gz": base64.b64encode(runs).decode()}
+    (programs.folder / "seedbed-set.json").write_text(json.dumps({"items": [spec, state]}))
+    assert main([*SET]) == ExitCode.CONFIG
+    assert "cartpole-vtrace-s1 is a run of the set other" in capsys.readouterr().err
+    assert not programs.log("helm")
+
+
+def test_the_controller_is_followed_until_it_is_ready(
+    programs: Programs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "cartpole-vtrace-set-6d5f-x2x"
+    for left in (programs.folder / "pods").iterdir():
+        left.unlink()
+    waits = pod(name, state={"waiting": {"reason": "ContainerCreating"}})
+    programs.pods([], [waits], [pod(name, ready=True)])
+    assert main([*SET]) == 0
+    written = capsys.readouterr().err
+    assert f"{name}: ContainerCreating\n" in written
+    assert "cartpole-vtrace is up: its controller starts runs" in written
+    for left in (programs.folder / "pods").iterdir():
+        left.unlink()
+    programs.pods([pod(name, state={"waiting": {"reason": "ImagePullBackOff", "message": "no"}})])
+    assert main([*SET]) == ExitCode.DEPLOY
+    assert "ImagePullBackOff" in capsys.readouterr().err
 
 
 @pytest.mark.slow

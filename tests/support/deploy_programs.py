@@ -32,6 +32,9 @@ case "$*" in
     if echo "$*" | sed 's/.*can-i //' | grep -qxF -f {folder}/denied 2>/dev/null
     then echo no; exit 1; else echo yes; fi ;;
   *patch*) echo "$@" >> {folder}/kubectl.log ;;
+  *-l=app.kubernetes.io/name=*)
+    cat "{folder}/$(echo "$*" | sed 's/.*-l=app.kubernetes.io.name=//').json" 2>/dev/null ||
+    echo '{{"items": []}}' ;;
   *"config view"*) cat {folder}/server 2>/dev/null ;;
   *"get events"*) cat {folder}/events ;;
   *"get pods"*)
