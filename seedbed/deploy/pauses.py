@@ -13,7 +13,6 @@ from seedbed.deploy.releases import METER_SILENT_S, Release
 from seedbed.deploy.set_releases import OVER, ClusterSet, set_of_run, states_in_words
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.formats import duration
-from seedbed.runtime.text import counted
 
 # The last resort runs each ten minutes, and acts where the meter is silent.
 _LAST_RESORT_S = 600.0 + METER_SILENT_S
@@ -179,8 +178,8 @@ def _pause_set(one: ClusterSet) -> str:
     lines = [f"{one.name} pauses: no other run starts"]
     if awake:
         lines[0] += (
-            f", and {counted(len(awake), 'run')} save a last checkpoint and go to zero within some "
-            f"ten seconds: {', '.join(x.name for x in awake)}"
+            ", and these save a last checkpoint and go to zero within some ten seconds: "
+            f"{', '.join(x.name for x in awake)}"
         )
     lines += [_without_meter(x) for x in awake if not _has_meter(x)]
     lines.append(f"to resume: {resume_command(one.name, one.namespace)}")

@@ -30,8 +30,9 @@ def rows_of(found: Found) -> list[dict[str, Any]]:
 
 def rows_of_runs(one: ClusterSet) -> list[dict[str, Any]]:
     """Return what is shown of each run of a set: null where it is not known."""
-    runs: dict[str, RunEntry] = {name: {"state": "starting"} for name in one.awake}
-    runs |= one.runs
+    new: dict[str, RunEntry] = {name: {"state": "starting"} for name in one.awake}
+    runs = one.runs
+    runs |= {name: entry for name, entry in new.items() if name not in runs}
     return [
         {
             **_nothing_of(name),

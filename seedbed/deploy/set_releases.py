@@ -332,7 +332,8 @@ def states_in_words(runs: Mapping[str, RunEntry]) -> str:
     """Return how many runs are in each state: `3 of 8 finished, 2 training, 3 waiting`."""
     counts = Counter(one["state"] for one in runs.values())
     words = [f"{counts.pop('finished', 0)} of {len(runs)} finished"]
-    return ", ".join([*words, *(f"{count} {state}" for state, count in counts.most_common())])
+    rest = sorted(counts, key=lambda state: (state in OVER, state))
+    return ", ".join([*words, *(f"{counts[state]} {state}" for state in rest)])
 
 
 def seconds_left(runs: Sequence[RunEntry]) -> float | None:

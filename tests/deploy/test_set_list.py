@@ -27,7 +27,7 @@ def cluster(make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stand
     """A set `lr` beside a release `pong`, in an empty folder."""
     made: StandIn = make()
     monkeypatch.setenv("KUBECONFIG", str(made.folder / "claim.json"))  # any file
-    made.a_set("lr", RUNS, ("lr-a", "lr-b"), dollars="1.25", unixTime=f"{time.time():.3f}")
+    made.a_set("lr", RUNS, ["lr-b"], dollars="1.25", unixTime=f"{time.time():.3f}")
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     return made
@@ -49,6 +49,11 @@ def test_a_set_is_one_row(cluster: StandIn, capsys: pytest.CaptureFixture[str]) 
     assert row["done"] == (40 / 80 + 20 / 80 + 1) / 4
     assert row["seconds_left"] is None, "nothing has told yet how long the one that waits takes"
     assert list(rows(capsys, "-A")) == list(found)
+    lost = {"lr-e": {"state": "failed"}, "lr-f": {"state": "waiting"}}
+    cluster.a_set("more", {"lr-d": RUNS["lr-d"], **lost, "lr-a": RUNS["lr-a"]})
+    words = rows(capsys)["default/more"]["state"]
+    assert words == "0 of 4 finished, 1 training, 2 waiting, 1 failed"
+    cluster.removes_set("more")
     assert any("--all-namespaces" in call for call in cluster.calls)
     assert main(["list"]) == 0
     assert "default/lr    1 of 4 finished, 2 training, 1 waiting" in capsys.readouterr().out
