@@ -102,8 +102,6 @@ class Objects(Section):
     """Such as statefulsets."""
     names: list[_Name]
     """Names of these objects, with the placeholder of a run's name."""
-    isWorkload: bool = False
-    """Whether the controller may list them."""
     isClaim: bool = False
     """Whether others make them, and the controller may delete them alone."""
 

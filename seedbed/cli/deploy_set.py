@@ -20,7 +20,6 @@ from seedbed.deploy.images import build_and_push, note_on_localhost
 from seedbed.deploy.programs import run as call
 from seedbed.deploy.set_shapes import Chart, Shape, group_by_shape, render_shape
 from seedbed.deploy.sets import (
-    Limits,
     SetRelease,
     check_chart_of,
     check_limits,
@@ -33,6 +32,7 @@ from seedbed.deploy.sets import (
 )
 from seedbed.runtime.exit_codes import ConfigError, ExitCode, SeedbedError
 from seedbed.runtime.terminal import print_lines
+from seedbed.sets.needs import Limits
 from seedbed.sets.plan import plan
 from seedbed.sets.resolve import ResolvedSet
 from seedbed.sets.sweep import SET_LETTERS, Sweep, is_sweep

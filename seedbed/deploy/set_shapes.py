@@ -11,10 +11,11 @@ import yaml
 from seedbed.config.keys import is_within, sections
 from seedbed.config.load import dump_experiment, parse_experiment, put
 from seedbed.deploy.chart_values import merged, values_file, values_of
-from seedbed.deploy.plan import ApiObject, objects_of, only, replicas_of, template_of
+from seedbed.deploy.plan import ApiObject, objects_of
 from seedbed.deploy.programs import run as call
 from seedbed.runtime.exit_codes import ConfigError, SeedbedError
 from seedbed.runtime.text import counted
+from seedbed.sets.needs import Limits, needs_of
 from seedbed.sets.resolve import ResolvedSet, Run, renamed
 from seedbed.sets.run_objects import PLACEHOLDER, SHAPE_KEYS, shape_of
 
@@ -38,7 +39,6 @@ CHECKED_KEYS = (
 MOST_SHAPES = 64  # a rendering takes a third of a second
 _MOST_VALUES = 8  # of a key of CHECKED_KEYS that are rendered
 _COMPONENT = "app.kubernetes.io/component"
-_ACCELERATORS = ("nvidia.com/gpu", "google.com/tpu")
 # Of the set's release, and with the names of all its runs there.
 _OF_THE_SET = ("ServiceAccount", "Role", "RoleBinding")
 # Group and resource of what a controller makes.
@@ -60,14 +60,6 @@ RESOURCES = {
 }
 
 
-class Takes(NamedTuple):
-    """What one run has at once, at most."""
-
-    learners: int
-    actors: int
-    gpus: int
-
-
 @dataclass(frozen=True)
 class Shape:
     """What the chart renders for some runs of a set.
@@ -87,34 +79,9 @@ class Shape:
     accounts: Mapping[str, Mapping[str, str]]
 
     @property
-    def takes(self) -> Takes:
+    def takes(self) -> Limits:
         """What one of these runs has at once."""
-        learner, actor = only(self.objects, "learner"), only(self.objects, "actor")
-        containers = template_of(learner)["spec"]["containers"]
-        sidecars = sum(
-            int(argument.removeprefix("--processes="))
-            for container in containers
-            for argument in container.get("args", [])
-            if container["name"] == "actor" and argument.startswith("--processes=")
-        )
-        asked = [container.get("resources", {}).get("requests", {}) for container in containers]
-        devices = sum(int(one.get(name, 0)) for one in asked for name in _ACCELERATORS)
-        scaled = [
-            int(item["spec"]["maxReplicaCount"])
-            for item in self.objects
-            if item["kind"] == "ScaledObject"
-        ]
-        actors = max(replicas_of(actor), *scaled, _by_price(self.objects))
-        return Takes(1, actors + sidecars, devices * replicas_of(learner))
-
-
-def _by_price(objects: Sequence[ApiObject]) -> int:
-    """Return the most actors that cost meters choose; 0 where they choose none."""
-    for item in objects:
-        if text := (item.get("data") or {}).get("prices.yaml"):
-            scaling = yaml.safe_load(text).get("autoscaler", {})
-            return int(scaling["maxReplicas"]) if scaling.get("enabled") else 0
-    return 0
+        return needs_of(self.objects)
 
 
 class Chart(NamedTuple):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from seedbed.config.load import dump_experiment
 from seedbed.deploy.chart_values import SET_CHART, merged, values_file
@@ -23,6 +23,7 @@ from seedbed.runtime.exit_codes import ConfigError, ExitCode, SeedbedError
 from seedbed.runtime.formats import money
 from seedbed.runtime.text import counted
 from seedbed.sets.folder import sweep_text
+from seedbed.sets.needs import Limits
 from seedbed.sets.resolve import ResolvedSet
 
 _MONTH_HOURS = 730
@@ -32,19 +33,10 @@ _OF_A_SET = {
     "RoleBinding": ("rbac.authorization.k8s.io", "rolebindings"),
     "ServiceAccount": ("", "serviceaccounts"),
 }
-_WORKLOADS = ("StatefulSet", "Deployment", "JobSet")
 _SHARED = ("extraLabels", "metrics")  # values that both charts have
 _CURE = (
     "take fewer runs, shorter values, or fewer values of keys of which each has objects of its own"
 )
-
-
-class Limits(NamedTuple):
-    """Most at once, of all runs that are awake; 0 is no limit."""
-
-    learners: int
-    actors: int
-    gpus: int
 
 
 @dataclass(frozen=True)
@@ -178,7 +170,6 @@ def _of_the_meter(objects: list[ApiObject]) -> dict[str, Any]:
 def _kinds(shapes: Sequence[Shape]) -> list[dict[str, Any]]:
     """Return the kinds of the runs' objects, with their names, and the volumes' names."""
     names: dict[tuple[str, str, bool], dict[str, None]] = {}
-    workloads = {RESOURCES[kind] for kind in _WORKLOADS}
     for item in (item for shape in shapes for item in shape.objects):
         found = names.setdefault((*RESOURCES[item["kind"]], False), {})
         name = item["metadata"]["name"]
@@ -192,7 +183,6 @@ def _kinds(shapes: Sequence[Shape]) -> list[dict[str, Any]]:
             "apiGroup": group,
             "resource": resource,
             "names": list(found),
-            "isWorkload": (group, resource) in workloads,
             "isClaim": is_claim,
         }
         for (group, resource, is_claim), found in sorted(names.items())

@@ -15,6 +15,7 @@ from seedbed.sets.run_objects import MANAGER
 _PATHS = {
     "ConfigMap": "/api/v1/{}/configmaps",
     "Service": "/api/v1/{}/services",
+    "PersistentVolumeClaim": "/api/v1/{}/persistentvolumeclaims",
     "Deployment": "/apis/apps/v1/{}/deployments",
     "StatefulSet": "/apis/apps/v1/{}/statefulsets",
     "CronJob": "/apis/batch/v1/{}/cronjobs",
@@ -24,7 +25,6 @@ _PATHS = {
     "PodMonitor": "/apis/monitoring.coreos.com/v1/{}/podmonitors",
     "PodMonitoring": "/apis/monitoring.googleapis.com/v1/{}/podmonitorings",
     "ScaledObject": "/apis/keda.sh/v1alpha1/{}/scaledobjects",
-    "TriggerAuthentication": "/apis/keda.sh/v1alpha1/{}/triggerauthentications",
     "Certificate": "/apis/cert-manager.io/v1/{}/certificates",
     "Issuer": "/apis/cert-manager.io/v1/{}/issuers",
 }

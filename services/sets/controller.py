@@ -22,11 +22,12 @@ from seedbed.services.sets.api import Pod, Refused, time_of_event
 from seedbed.services.sets.book import Book, End, Entry
 from seedbed.services.sets.page import Page
 from seedbed.services.sets.rows import Learner, Visits
-from seedbed.services.sets.spec import Limits, Spec, needs_of
+from seedbed.services.sets.spec import Spec
 from seedbed.sets.admission import Admission
 from seedbed.sets.ends import has_failed
 from seedbed.sets.folder import Member, write_set
 from seedbed.sets.halving import members_at_rungs
+from seedbed.sets.needs import Limits, needs_of
 from seedbed.sets.run_objects import objects_of_run
 from seedbed.sets.sweep import Budget
 
@@ -382,7 +383,7 @@ class SetController:
         self._read_run_state(name)  # the bill at its end
         self._book_dollars(name, entry)
         for kind, item, _ in kinds:
-            if item != f"{name}-state":
+            if item != f"{name}-state" and kind != "PersistentVolumeClaim":  # that is for people
                 self._api.delete(kind, item)
         self._settle(name, entry)
 

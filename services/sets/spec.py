@@ -2,24 +2,14 @@
 
 import gzip
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from seedbed.runtime.exit_codes import ConfigError
+from seedbed.sets.needs import Limits
 from seedbed.sets.resolve import ResolvedSet, resolve
 from seedbed.sets.run_objects import shape_of
 from seedbed.sets.sweep import read_sweep
-
-_ACCELERATORS = ("nvidia.com/gpu", "google.com/tpu")
-
-
-class Limits(NamedTuple):
-    """The most that all awake runs together may have; 0 is no limit."""
-
-    learners: int = 0
-    actors: int = 0
-    gpus: int = 0
 
 
 class Spec(NamedTuple):
@@ -66,28 +56,3 @@ def read_spec(folder: Path) -> Spec:
     except (OSError, ValueError, TypeError) as error:
         raise ConfigError(f"cannot read the set in {folder}: {error}") from error
     return Spec(resolve(sweep, str(folder / "sweep.yaml")), limits, templates["shapes"])
-
-
-def needs_of(objects: Sequence[dict[str, Any]]) -> Limits:
-    """Return the learners, actors and accelerators that a run takes."""
-    learners = actors = gpus = 0
-    for item in objects:
-        component = item["metadata"].get("labels", {}).get("app.kubernetes.io/component")
-        for count, spec in _pods_of(item):
-            learners += count if component == "learner" else 0
-            actors += count if component == "actor" else 0
-            for container in spec["containers"]:
-                asked = (container.get("resources") or {}).get("limits") or {}
-                gpus += count * sum(int(asked.get(name, 0)) for name in _ACCELERATORS)
-    return Limits(learners, actors, gpus)
-
-
-def _pods_of(item: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
-    """Return the number and the specification of an object's pods."""
-    spec = item.get("spec") or {}
-    if item["kind"] == "JobSet":
-        jobs = [job["template"]["spec"] for job in spec["replicatedJobs"]]
-        return [(int(job.get("parallelism", 1)), job["template"]["spec"]) for job in jobs]
-    if item["kind"] in ("StatefulSet", "Deployment"):
-        return [(int(spec.get("replicas", 1)), spec["template"]["spec"])]
-    return []

@@ -101,6 +101,8 @@ def test_rights_are_of_names() -> None:
         assert "*" not in rule["verbs"]
         if "secrets" in rule["resources"]:
             assert rule["verbs"] == ["create"] or named == ["try-set-auth"]
+    lists = [rule["resources"] for rule in rules if "list" in rule["verbs"]]
+    assert lists == [["pods", "events", "persistentvolumeclaims"]]
     (sets,) = (
         rule for rule in rules
         if rule["resources"] == ["statefulsets"] and "delete" in rule["verbs"]

@@ -10,8 +10,15 @@ import pytest
 
 from seedbed.config.keys import is_within
 from seedbed.deploy.chart_values import CHART as PLACE
-from seedbed.deploy.set_shapes import CHECKED_KEYS, Chart, group_by_shape, render_shape
+from seedbed.deploy.set_shapes import (
+    CHECKED_KEYS,
+    RESOURCES,
+    Chart,
+    group_by_shape,
+    render_shape,
+)
 from seedbed.runtime.exit_codes import SeedbedError
+from seedbed.services.sets.api import _PATHS as paths
 from seedbed.sets.resolve import resolve
 from seedbed.sets.run_objects import SHAPE_KEYS
 from seedbed.sets.sweep import Sweep
@@ -77,3 +84,23 @@ def test_shards_of_a_replay_have_an_account_and_volumes(tmp_path: Path) -> None:
         pod = replay["spec"]["template"]["spec"]
         assert pod["serviceAccountName"] == "cartpole-dqn-set-actor"
         assert f"--sequences={sequences}" in pod["containers"][0]["args"]
+
+
+def test_hosts_of_a_learner_are_one_learner_with_a_volume(tmp_path: Path) -> None:
+    settings = {"learner.backend": "jax", "learner.hosts": 2}
+    wanted = sweep({"learner.optimizer.learning_rate": [1e-3, 1e-2]}, set=settings)
+    ((key, runs),) = group_by_shape(wanted).items()
+    given = {"accelerator": {"type": "gpu", "name": "nvidia-l4", "count": 2}}
+    learner = {**given, "persistence": {"storageClass": "rwx"}}
+    shape = render_shape(wanted, key, runs, chart(learner=learner), tmp_path, {})
+    assert shape.takes == (1, 2, 4)
+    kinds = {item["kind"] for item in shape.objects}
+    assert {"JobSet", "PersistentVolumeClaim"} <= kinds
+
+
+def test_the_controller_has_a_path_for_each_kind() -> None:
+    for kind, (group, resource) in RESOURCES.items():
+        path = paths[kind]
+        assert path.endswith(f"/{resource}")
+        assert path.startswith(f"/apis/{group}/" if group else "/api/v1/")
+    assert paths.keys() == RESOURCES.keys()

@@ -18,7 +18,8 @@ from seedbed.config.yaml_text import load_yaml
 from seedbed.runs.evaluations import append_evaluation
 from seedbed.services.sets.api import Pod, Refused
 from seedbed.services.sets.controller import SetController
-from seedbed.services.sets.spec import Limits, Spec
+from seedbed.services.sets.spec import Spec
+from seedbed.sets.needs import Limits
 from seedbed.sets.resolve import resolve
 from seedbed.sets.run_objects import PLACEHOLDER, shape_of
 from seedbed.sets.sweep import read_sweep

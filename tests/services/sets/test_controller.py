@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from seedbed.services.sets.book import Book
-from seedbed.services.sets.spec import Limits, Spec
+from seedbed.services.sets.spec import Spec
 from seedbed.sets.ends import read_ends
 from seedbed.sets.folder import read_members
+from seedbed.sets.needs import Limits
 from tests.support.set_cluster import (
     RATE,
     STEP_S,
