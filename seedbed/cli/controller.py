@@ -50,7 +50,9 @@ def run(args: argparse.Namespace) -> None:
     api = SetApi(args.set, args.namespace)
     file = Path(tempfile.mkdtemp(prefix="seedbed-")) / "tokens"
     name = f"{args.set}-set"
-    secret = TokenSecret(args.namespace, name, f"{name}-auth", (), file)
+    # Where the runs outlive the release, so does what they mount.
+    of = name if args.owns_runs else f"{name}-state"
+    secret = TokenSecret(of, args.namespace, f"{name}-auth", (), file)
     secret.wait()
     tokens = Tokens(file)
     owner = api.owner() if args.owns_runs else None
