@@ -1,5 +1,6 @@
 """The calls to the Kubernetes API that the meter makes, each with a deadline."""
 
+import json
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -33,6 +34,14 @@ def load_credentials() -> None:
             raise ConfigError(
                 f"neither a pod's service account nor a KUBECONFIG: {error}"
             ) from error
+
+
+def reason_of(error: ApiException) -> str:
+    """Return why the API server refuses, in its own words."""
+    try:
+        return str(json.loads(error.body or "")["message"])
+    except (TypeError, ValueError, KeyError):
+        return str(error.reason or error.status)
 
 
 class Cluster:

@@ -17,7 +17,7 @@ from urllib3.exceptions import HTTPError
 
 from seedbed.runtime.files import atomic_write
 from seedbed.runtime.tokens import Role, new_token_files
-from seedbed.services.cost.cluster import load_credentials
+from seedbed.services.cost.cluster import load_credentials, reason_of
 from seedbed.services.cost.pods import TIMEOUT_S
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class TokenSecret:
                 self._keep()
                 return
             except (ApiException, HTTPError) as error:
-                cause = getattr(error, "reason", None) or error
+                cause = reason_of(error) if isinstance(error, ApiException) else error
                 log.warning(
                     "cannot make the Secret %s: %s; without it no pod of the release starts; tried "
                     "again in %g s",

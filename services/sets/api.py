@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 
-from seedbed.services.cost.cluster import load_credentials
+from seedbed.services.cost.cluster import load_credentials, reason_of
 from seedbed.services.cost.pods import TIMEOUT_S
 from seedbed.sets.run_objects import MANAGER
 
@@ -201,11 +201,3 @@ def time_of_event(event: Mapping[str, Any]) -> str:
     series = event.get("series") or {}
     times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
     return next((str(time)[:19] for time in times if time), "")
-
-
-def reason_of(error: ApiException) -> str:
-    """Return why the API server refuses, in its own words."""
-    try:
-        return str(json.loads(error.body or "")["message"])
-    except (TypeError, ValueError, KeyError):
-        return str(error.reason or error.status)
