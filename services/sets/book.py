@@ -29,6 +29,7 @@ class Entry:
         begun: When its objects were applied last, in Unix time.
         budget: US dollars at which its meter ends it, beside its own `stop.dollars`; 0 is none.
         dollars: Its bill so far, as last known.
+        has_come: All its pods have been made since.
         refusals: Times in a row that the API server refused it.
         again: When it may be tried again after a refusal, in Unix time.
         retries: A person has asked for another try after a failure.
@@ -44,6 +45,7 @@ class Entry:
     begun: float = 0.0
     budget: float = 0.0
     dollars: float = 0.0
+    has_come: bool = False
     refusals: int = 0
     again: float = 0.0
     retries: bool = False

@@ -340,8 +340,8 @@ class SetController:
         wanted = ["learner", "cost"] + ["actor"] * bool(entry.actors)
         missing = [component for component in wanted if not self._of(name, component)]
         if not missing:
-            entry.refusals = 0
-        if not missing or self._now() - entry.begun < _REFUSED_S:
+            entry.refusals, entry.has_come = 0, True
+        if entry.has_come or self._now() - entry.begun < _REFUSED_S:
             return ""
         begun = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(entry.begun))
         for event in reversed(self._api.refusals()):
@@ -444,6 +444,7 @@ class SetController:
             return False
         entry = self.book.of(member.name)
         entry.phase, entry.end, entry.why, entry.begun = "starting", "", "", self._now()
+        entry.has_come = False
         entry.budget = self._budget_of(entry, running)
         entry.learners, entry.actors, entry.gpus = needs
         self.book.save()

@@ -223,6 +223,19 @@ def test_what_the_api_server_refuses_waits_and_the_others_go_on(
     until(cluster, one, lambda: all_are(cluster, "finished"))
 
 
+def test_pods_that_have_come_are_not_refused_later(cluster: SetCluster, tmp_path: Path) -> None:
+    """Actors end before their learner, and a webhook may have been slow for one of them."""
+    wanted = spec(LR, "stop.env_frames=1000000", limits=Limits(1))
+    name = wanted.wanted.runs[0].name
+    one = controller(cluster, wanted, tmp_path / "set")
+    until(cluster, one, lambda: cluster.states()[name] == "training")
+    cluster.makes_pods = lambda workload: "webhook" if workload == f"{name}-actor" else ""
+    for _ in range(5):
+        one.reconcile()
+        cluster.step()
+    assert list(one.book.up()) == [name]
+
+
 def test_halving_prunes_by_the_laptops_code(cluster: SetCluster, tmp_path: Path) -> None:
     wanted = spec(LR, "stop.env_frames=900000", halving={"first": 100_000, "factor": 3})
     one = controller(cluster, wanted, tmp_path / "set")
