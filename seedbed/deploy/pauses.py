@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from seedbed.deploy.programs import run
 from seedbed.deploy.releases import METER_SILENT_S, Release
-from seedbed.deploy.set_releases import OVER, ClusterSet, set_of_run, states_in_words
+from seedbed.deploy.set_releases import OVER, ClusterSet, pause_of, set_of_run, states_in_words
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.formats import duration
 
@@ -204,22 +204,25 @@ def _resume_set(one: ClusterSet) -> str:
         )
     else:
         lines = []
-        # First, so that the controller does not pause the runs again.
-        _replace(one.namespace, f"{one.name}-set-state", "paused", one.paused, None)
-    held = {x.name: x for x in one.awake.values() if (x.state or {}).get("paused") == _reason(one)}
+    every = [*one.awake.values(), *one.resting.values()]
+    held = {x.name: x for x in every if (x.state or {}).get("paused") == _reason(one)}
+    # Of a run that began to rest in between, the controller keeps the pause as the run's own.
+    of_runs = {key: x for key, x in one.state.items() if key.startswith("paused.")}
+    own = {key.removeprefix("paused."): x for key, x in of_runs.items() if x != _reason(one)}
     for name, release in held.items():
-        own = one.state.get(f"paused.{name}")
-        _replace(release.namespace, f"{name}-state", "paused", _reason(one), own)
-    back = [name for name in held if f"paused.{name}" not in one.state]
+        _replace(release.namespace, f"{name}-state", "paused", _reason(one), own.get(name))
+    # After those of the runs, which the controller would take for pauses of their own.
+    for key in (key for key, x in of_runs.items() if x == _reason(one)):
+        _replace(one.namespace, f"{one.name}-set-state", key, _reason(one), None)
+    if one.paused:
+        _replace(one.namespace, f"{one.name}-set-state", "paused", _reason(one), None)
+    back = [name for name in held if name not in own]
     if back:
         lines.append(f"{one.name} resumes, with {', '.join(back)}")
     elif not lines:
         lines.append(f"{one.name} resumes: its runs start as there is room")
-    kept = {key.removeprefix("paused."): x for key, x in one.state.items() if "paused." in key}
-    kept |= {
-        x.name: x.hold[1]
-        for x in one.awake.values()
-        if x.name not in held and x.hold is not None and x.hold[0] == "paused"
+    kept = own | {
+        x.name: pause_of(x) for x in one.awake.values() if x.name not in held and pause_of(x)
     }
     lines += [f"{name} stays paused: {reason}" for name, reason in sorted(kept.items())]
     return "\n".join(lines)
@@ -252,23 +255,25 @@ def _pause_run(one: ClusterSet, name: str) -> str:
 
 
 def _resume_run(one: ClusterSet, name: str, force: bool) -> str:
-    release = one.awake.get(name)
+    release = one.awake.get(name) or one.resting.get(name)
     key, ours = f"paused.{name}", _reason(one, name)
     by_person = one.state.get(key, "")
-    held = ((release.state or {}) if release is not None else {}).get("paused", "")
+    held = pause_of(release) if release is not None else ""
     by_set = one.paused or (_reason(one) if held == _reason(one) else "")
     force_it = f"{resume_command(one.name, one.namespace, name)} --force"
+    if not by_person and (over := _over(one, name)):
+        return f"{name} is {over}; {_continues(one, one.entry(name)['state'])}"
     is_ours = by_person == ours or (force and bool(by_person))
     if by_person and not is_ours:
         return (
             f"{name} stays paused by another, with the reason {by_person!r}; to end it: {force_it}"
         )
     ends = held == ours or (force and held not in ("", "value", _reason(one)))
-    if is_ours:  # first, so that the controller does not pause the run again
-        _replace(one.namespace, f"{one.name}-set-state", key, by_person, None)
     if ends:
         again = _reason(one) if one.paused == _reason(one) else None
         _replace(one.namespace, f"{name}-state", "paused", held, again)
+    if is_ours:
+        _replace(one.namespace, f"{one.name}-set-state", key, by_person, None)
     if (is_ours or ends) and by_set:
         whole = resume_command(one.name, one.namespace)
         return (
@@ -281,8 +286,6 @@ def _resume_run(one: ClusterSet, name: str, force: bool) -> str:
         return f"{name} stays paused, with the reason {held!r}; to end it: {force_it}"
     if is_ours or ends:
         return f"{name} resumes: it trains as soon as there is room"
-    if over := _over(one, name):
-        return f"{name} is {over}; {_continues(one, one.entry(name)['state'])}"
     return f"{name} is not paused: it is {_state_in_words(one, name)}"
 
 
@@ -298,7 +301,7 @@ def _continues(one: ClusterSet, state: str) -> str:
 
 def _over(one: ClusterSet, name: str) -> str:
     """Return how a run has ended, with the reason; empty while it may train further frames."""
-    release = one.awake.get(name)
+    release = one.awake.get(name) or one.resting.get(name)
     if release is not None and release.hold is not None and release.hold[0] == "finished":
         return f"finished ({release.hold[1]})"
     return _state_in_words(one, name) if one.entry(name)["state"] in OVER else ""

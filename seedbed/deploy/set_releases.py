@@ -26,6 +26,8 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 _LABEL = "app.kubernetes.io"
 # How long a cluster has to tell whether it has a set with the name of a path.
 _TIMEOUT_OF_PATH_S = 5
+# What the reasons begin with by which a controller ends runs: a limit, a bound, a pause of the set.
+_BY_CONTROLLER = "set: "
 # States of a run that trains no further frame.
 OVER = ("finished", "failed", "diverged", "pruned")
 
@@ -49,13 +51,15 @@ class ClusterSet(NamedTuple):
         name: Name of its release and of its objects.
         namespace: Its namespace.
         objects: Its Deployment and its ConfigMaps.
-        awake: Its runs that have objects, by name.
+        awake: Its runs that have a learner, by name.
+        resting: Those that have a state and no learner, by name.
     """
 
     name: str
     namespace: str
     objects: list[ApiObject]
     awake: dict[str, Release]
+    resting: dict[str, Release]
 
     @property
     def state(self) -> dict[str, str]:
@@ -74,8 +78,7 @@ class ClusterSet(NamedTuple):
 
     def _with_pause(self, name: str, entry: RunEntry) -> RunEntry:
         release = self.awake.get(name)
-        kind, reason = (release.hold if release is not None else None) or ("", "")
-        by_person = self.state.get(f"paused.{name}", reason if kind == "paused" else "")
+        by_person = self.state.get(f"paused.{name}", pause_of(release) if release else "")
         if not by_person or entry["state"] in OVER:
             return entry
         return {**entry, "state": "paused", "reason": by_person, "seconds_left": None}
@@ -172,8 +175,10 @@ def everything_in(namespace: str, timeout_s: int = TIMEOUT_S) -> Found:
     sets = []
     for (space, name), objects in sorted(by_place.items()):
         if any(x["metadata"]["name"] == f"{name}-set" for x in objects):
-            awake = {x.name: x for x in releases if (x.namespace, x.of_set) == (space, name)}
-            sets.append(ClusterSet(name, space, objects, awake))
+            ours = [x for x in releases if (x.namespace, x.of_set) == (space, name)]
+            awake = {x.name: x for x in ours if x.workloads("learner")}
+            resting = {x.name: x for x in ours if x.name not in awake}
+            sets.append(ClusterSet(name, space, objects, awake, resting))
     places = {(one.namespace, one.name) for one in sets}
     return Found(sets, [x for x in releases if (x.namespace, x.of_set) not in places])
 
@@ -190,7 +195,7 @@ def find(name: str, namespace: str, timeout_s: int = TIMEOUT_S) -> ClusterSet | 
         SeedbedError: DEPLOY, there is none, or as `releases_of`; USAGE, there are both.
     """
     found = everything_in(namespace, timeout_s)
-    of_sets = [run for one in found.sets for run in one.awake.values()]
+    of_sets = [run for one in found.sets for run in {**one.resting, **one.awake}.values()]
     the_set = next((x for x in found.sets if name == x.name or name in _helm_names(x)), None)
     release = release_named(name, [*found.releases, *of_sets])
     if the_set is not None and release is not None:
@@ -303,7 +308,8 @@ def left_volumes(namespace: str, found: Found) -> list[LeftVolumes]:
     if done.returncode:
         return []
     sets = {(one.namespace, one.name) for one in found.sets}
-    runs = {(one.namespace, one.name): one.of_set for one in found.releases}
+    there = [one for one in found.releases if one.workloads("learner")]
+    runs = {(one.namespace, one.name): one.of_set for one in there}
     left: dict[tuple[str, str], list[str]] = {}
     folders: dict[tuple[str, str], str] = {}
     for item in json.loads(done.stdout)["items"]:
@@ -326,6 +332,12 @@ def left_volumes(namespace: str, found: Found) -> list[LeftVolumes]:
         )
         for place in sorted({*left, *folders})
     ]
+
+
+def pause_of(release: Release) -> str:
+    """Return why a person or its meter has paused a run; empty where none has."""
+    kind, reason = release.hold or ("", "")
+    return reason if kind == "paused" and not reason.startswith(_BY_CONTROLLER) else ""
 
 
 def states_in_words(runs: Mapping[str, RunEntry]) -> str:

@@ -176,21 +176,56 @@ def test_a_set_resumes_as_it_was_paused(
     assert paused(cluster) == {"lr-b": "stop.idle_s: 1,800 of 1,800"}
 
 
-def test_the_controller_is_told_before_the_meters(cluster: StandIn) -> None:
-    """So it pauses no run again that has just resumed; what was cut short ends by the same line."""
-    for words in (["pause", "lr"], ["resume", "lr"], ["pause", "lr", "lr-a"],
-                  ["resume", "lr", "lr-a"]):  # fmt: skip
+def test_the_controller_starts_nothing_whose_pause_is_still_there(cluster: StandIn) -> None:
+    """It would keep that as a person's; what was cut short ends by the same line."""
+    for words in (["pause", "lr"], ["pause", "lr", "lr-d"], ["pause", "lr", "lr-a"],
+                  ["resume", "lr"], ["resume", "lr", "lr-a"]):  # fmt: skip
         before = patches(cluster)
         assert main(words) == 0
         made = [call for call in cluster.calls if " patch " in call][before:]
-        assert " lr-set-state " in made[0]
-        assert all("-set-state " not in call for call in made[1:])
+        first = made[0] if words[0] == "pause" else made[-1]
+        assert " lr-set-state " in first
+    assert main(["resume", "lr", "lr-d"]) == 0
     cluster.writes("lr-a-state", paused="seedbed pause lr")
     assert main(["resume", "lr"]) == 0
     assert paused(cluster) == NOTHING
     cluster.writes("lr-a-state", paused="seedbed pause lr lr-a")
     assert main(["resume", "lr", "lr-a"]) == 0
     assert paused(cluster) == NOTHING
+
+
+def test_a_set_resumes_with_runs_that_have_left_meanwhile(
+    cluster: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["pause", "lr"]) == 0
+    cluster.rests("lr-a", "lr-b")
+    # The controller has seen the pause of the run before that of the set.
+    cluster.writes("lr-set-state", **{"paused.lr-b": "seedbed pause lr"})
+    assert main(["resume", "lr"]) == 0
+    assert paused(cluster) == NOTHING
+    assert "lr resumes, with lr-a, lr-b" in capsys.readouterr().err
+    # A run that rests is paused before it starts again, by its name alone, too.
+    assert main(["pause", "lr-a"]) == 0
+    assert "it is not started before it is resumed" in capsys.readouterr().err
+    assert paused(cluster) == {"paused.lr-a": "seedbed pause lr lr-a"}
+    assert main(["resume", "lr", "lr-a"]) == 0
+    assert paused(cluster) == NOTHING
+
+
+def test_what_the_controller_has_ended_is_no_pause(
+    cluster: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.writes("lr-a-state", paused="set: it is one more than learners: 1")
+    assert main(["resume", "lr", "lr-a", "--force"]) == 0
+    assert "lr-a is not paused: it is training" in capsys.readouterr().err
+    assert patches(cluster) == 0
+    # One whose meter has ended it for good is over.
+    cluster.a_set("bad", {"bad-a": RUNS["lr-e"]}, ["bad-a"])
+    cluster.writes("bad-a-state", paused="learner: exit code 11")
+    cluster.rests("bad-a")
+    assert main(["resume", "bad", "bad-a"]) == 0
+    assert "--retry failed` starts it again" in capsys.readouterr().err
+    assert patches(cluster) == 0
 
 
 def test_another_persons_pause_ends_by_force_alone(

@@ -139,6 +139,9 @@ def test_volumes_that_a_set_has_left_are_told_with_what_removes_them(
     captured = capsys.readouterr()
     assert "delete pvc runs-gone-b-learner-0 runs-gone-c-learner-0" in captured.err
     assert "default/gone-a" in captured.out, "a release of its own by now"
+    cluster.rests("gone-a")  # the state of a run holds no volume
+    assert main(["list"]) == 0
+    assert "delete pvc -l seedbed.dev/set=gone" in capsys.readouterr().err
     # Without the right to read them the rest is listed.
     (cluster.folder / "claims.json").unlink()
     assert main(["list"]) == 0

@@ -211,6 +211,17 @@ class StandIn:
                     objects.append(item)
         self._file("objects", {"items": objects})
 
+    def rests(self, *runs: str) -> None:
+        """Let the controller have taken away what these runs had, but for their states."""
+        items = self.json("objects")["items"]
+        left = [
+            x
+            for x in items
+            if (of := x["metadata"]["labels"][_INSTANCE]) not in runs
+            or x["metadata"]["name"] == f"{of}-state"
+        ]
+        self._file("objects", {"items": left})
+
     def removes_set(self, name: str) -> None:
         """Let the release of a set be removed, and leave its runs alone."""
         items = self.json("sets")["items"]
