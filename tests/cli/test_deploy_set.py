@@ -7,6 +7,8 @@ import gzip
 import json
 import random
 import string
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +98,43 @@ def test_the_controller_resolves_the_same_runs(programs: Programs, tmp_path: Pat
     meters = objects["Role", "two-set-cost"]["rules"]
     states = next(rule for rule in meters if "configmaps" in rule["resources"])["resourceNames"]
     assert states == [f"{run.name}-state" for run in resolved.runs]
+
+
+_READS = """
+import sys
+for name in ("keras", "tensorflow", "jax", "scipy", "gymnasium", "own"):
+    sys.modules[name] = None
+from pathlib import Path
+from seedbed.services.sets.spec import read_spec
+from seedbed.sets.run_objects import objects_of_run
+spec = read_spec(Path(sys.argv[1]))
+for run in spec.wanted.runs:
+    print(run.name, len(objects_of_run(spec.template(run.experiment), run.name, run.experiment, 0)))
+"""
+
+
+@pytest.mark.slow
+def test_the_controllers_image_reads_a_set_with_code_of_others(
+    programs: Programs, tmp_path: Path
+) -> None:
+    """It has neither a backend nor the environment, the network or SciPy."""
+    own = ("experiment.learner.network=own.networks:Net", "experiment.environment.id=own:make")
+    objects = render(tmp_path, *SET, *(word for text in own for word in ("--set", text)))
+    spec = objects["ConfigMap", "cartpole-vtrace-set"]
+    for name, text in spec["data"].items():
+        (tmp_path / name).write_text(text)
+    for name, text in spec["binaryData"].items():
+        (tmp_path / name).write_bytes(base64.b64decode(text))
+    command = [sys.executable, "-c", _READS, str(tmp_path)]
+    answer = subprocess.run(command, capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr
+    names = [line.split()[0] for line in answer.stdout.splitlines()]
+    (rule,) = (
+        rule
+        for rule in objects["Role", "cartpole-vtrace-set"]["rules"]
+        if rule["resources"] == ["statefulsets"] and "delete" in rule["verbs"]
+    )
+    assert [f"{name}-learner" for name in names] == rule["resourceNames"]
 
 
 def test_runs_have_the_accounts_and_the_tokens_of_the_set(
@@ -279,6 +318,7 @@ def test_the_longest_name_that_may_be(programs: Programs, tmp_path: Path) -> Non
         assert max(len(item["metadata"]["name"]) for item in made) <= 63
 
 
+@pytest.mark.slow
 def test_a_thousand_runs_with_long_values_fit(
     programs: Programs, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -304,7 +344,7 @@ def test_what_does_not_fit_is_refused_with_both_numbers(
     programs: Programs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     draw = random.Random(1)
-    values = [{"note": draw.randbytes(800).hex()} for _ in range(1000)]
+    values = [{"note": draw.randbytes(13_500).hex()} for _ in range(40)]
     tree = {"experiment": "cartpole-vtrace", "axes": {"environment.kwargs": values}}
     file = programs.folder / "big.yaml"
     file.write_text(yaml.safe_dump(tree))
@@ -313,6 +353,12 @@ def test_what_does_not_fit_is_refused_with_both_numbers(
     assert "ConfigMap cartpole-vtrace-set has 1," in said
     assert f"{LIMIT_BYTES:,}" in said
     assert "take fewer runs" in said
+    assert not programs.log("helm")
+
+
+def test_more_shapes_than_can_be_rendered_are_refused(
+    programs: Programs, capsys: pytest.CaptureFixture[str]
+) -> None:
     directories = ",".join(f"gs://b/{number}" for number in range(65))
     words = ("--set", f"experiment.learner.upload={directories}", "--max-learners", "1")
     assert main(["deploy", "cartpole-vtrace", *words]) == ExitCode.CONFIG
