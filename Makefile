@@ -46,7 +46,7 @@ INSTALL_PROJECT := $(BIN)/python -m pip --disable-pip-version-check install --qu
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-slow test-learning test-rehearsal test-pythons e2e e2e-all gke-doc storm sweep-torture images image-football football release kind-up lint lint-style lint-types lint-wire lint-docs lint-images format docs site \
+.PHONY: help run test test-slow test-learning test-rehearsal test-pythons e2e e2e-all e2e-set gke-doc storm sweep-torture images image-football football release kind-up lint lint-style lint-types lint-wire lint-docs lint-images format docs site \
   proto bench bench-accelerator setup hooks lock clean
 
 help: ## Say what there is.
@@ -135,10 +135,13 @@ test-pythons: $(INSTALLED_DEV) ## Try the wheel and the quick tests on Python 3.
 	tools/test_pythons.sh
 
 e2e: $(INSTALLED_DEV) ## Run the chart on the cluster of KUBECONFIG, which has the images (:dev).
-	$(E2E) -m 'e2e and not e2e_all' $(ARGS)
+	$(E2E) -m 'e2e and not e2e_all and not e2e_set' $(ARGS)
 
 e2e-all: $(INSTALLED_DEV) ## The same, and what takes longer: before a release.
-	$(E2E) -m e2e $(ARGS)
+	$(E2E) -m 'e2e and not e2e_set' $(ARGS)
+
+e2e-set: $(INSTALLED_DEV) ## Kill parts (KILL) of a set of RUNS (4) under DOLLARS (0.02) on the cluster, by SEED.
+	PATH="$$PATH:$(CURDIR)/$(VENV)/kube" $(PYTEST) --timeout 1800 tests/e2e/test_sets.py -m e2e_set $(ARGS)
 
 gke-doc: $(INSTALLED_DEV) ## Run the lines of docs/gke.md on the cluster of KUBECONFIG, but for Google's.
 	$(E2E)/test_gke_page.py -m e2e $(ARGS)

@@ -33,15 +33,20 @@ def queue(namespace: str, tmp_path: Path) -> Iterator[str]:
     command("helm", "uninstall", "platform", "-n", namespace, "--wait")
 
 
-def gated(release: Release) -> int:
-    """Actors that Kueue holds back."""
-    return sum(bool(pod["spec"].get("schedulingGates")) for pod in release.pods("actor"))
+def gated(release: Release, component: str = "actor") -> int:
+    """Pods of a component that Kueue holds back."""
+    return sum(bool(pod["spec"].get("schedulingGates")) for pod in release.pods(component))
 
 
 def test_a_release_waits_for_its_quota(namespace: str, queue: str, tmp_path: Path) -> None:
     queued = Release("queued", namespace, tmp_path)
+    # Actors that are admitted first would leave no room for their learner.
+    queued.install(values(pod={"queueName": queue}, actor={"replicas": 0}))
+    queued.until(
+        lambda: queued.pods("learner") and not gated(queued, "learner"), "the learner is admitted"
+    )
     given: dict[str, Any] = values(pod={"queueName": queue}, actor={"replicas": 3})
-    queued.install(given)
+    queued.upgrade(given)
     queued.trains()
     queued.until(lambda: queued.sessions(4), "two actors play")
     assert gated(queued) == 1, "the third one is beyond the quota"
