@@ -10,6 +10,7 @@ from seedbed.runtime.metrics import SYSTEM, Metric
 from seedbed.services.actor.metrics import ActorMetrics
 from seedbed.services.cost.metrics import METRICS as COST
 from seedbed.services.replay.metrics import METRICS as REPLAY
+from seedbed.services.sets.metrics import METRICS as SETS
 from seedbed.telemetry import Counters, Telemetry
 from seedbed.telemetry.bottleneck import PARTS
 from seedbed.telemetry.curves import GROUPS
@@ -24,11 +25,12 @@ The learner serves `/metrics` (Prometheus text), `/healthz` and `/readyz` (200, 
 `POST /profile?seconds=N` (a TensorBoard profile into the run directory; 409 while one runs) at
 `learner.metrics_port`; an actor serves `/metrics` and `/healthz` at
 `actor.metrics_port`, a replay shard `/metrics`, `/healthz`, `/readyz` and `/status` at
-`--metrics-port`, the cost meter `/metrics`, `/healthz` and `/status` at `--port`. Port 0
-serves nothing. Metrics that are on no panel of the dashboard and in no alert are for questions
-that a panel raises: they split, count or bound what the panel shows. Every series is there from
-the start, with 0, or with NaN where 0 would be wrong (no episode has ended, so there is no mean
-return). The exceptions are labels whose values are not known in advance; the table names them.
+`--metrics-port`, the cost meter `/metrics`, `/healthz` and `/status` at `--port`, and so does the
+controller of a set, with `/readyz`. Port 0 serves nothing. Metrics that are on no panel of the
+dashboards and in no alert are for questions that a panel raises: they split, count or bound what
+the panel shows. Every series is there from the start, with 0, or with NaN where 0 would be wrong
+(no episode has ended, so there is no mean return). The exceptions are labels whose values are not
+known in advance; the table names them.
 
 The counters that say "over all restarts" continue from the checkpoint, so after a restart they
 may start lower than they ended. Prometheus takes that for a reset and `rate()` shows one spike:
@@ -75,6 +77,7 @@ def metrics_reference() -> str:
         _table("Actor", ActorMetrics.METRICS),
         _table("Replay shard", REPLAY),
         _table("Cost meter", COST),
+        _table("Controller of a set", SETS),
         _table("Learner and replay shard with --tls", CertificateStats.METRICS),
         _PROGRESS,
     )

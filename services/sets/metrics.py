@@ -2,11 +2,14 @@
 
 Attributes:
     runs: Runs by state.
+    held: 1 where something keeps the runs that wait from starting, beside the limits: a person's
+        `pause`, the `budget`, `failures` that are alike, or `settings` that the set refuses.
     frames: Emulator frames of all runs together.
     dollars: US dollars of all runs together.
     dollars_per_hour: US dollars an hour that the awake runs cost.
-    forecast_dollars: US dollars at the end of the set, at the price of a frame so far. Absent
-        before the first frame, and where runs have no stop.env_frames.
+    forecast_dollars: US dollars when all runs have reached stop.env_frames, with halving their next
+        rungs, at the price of a frame so far. Absent before the first frame, and where a run has no
+        stop.env_frames.
     bounds: Bounds of the whole set; absent without one.
     limits: The most that all awake runs together may have; absent without one.
     awake: What the awake runs have.
@@ -16,7 +19,7 @@ Attributes:
     refused: Runs that wait because the API server has refused one of their objects or pods.
     calls: Calls to the API server.
     errors: Calls and files that failed, by part.
-    reconciled_at: Unix time of the end of the last round.
+    reconciled_at: Unix time of the end of the last round. Absent before the first one.
 """
 
 import time
@@ -28,11 +31,18 @@ from seedbed.runtime.metrics import Metric, counter, documented, gauge
 if TYPE_CHECKING:
     from seedbed.services.sets.controller import SetController
 
+STATES = (
+    *("waiting", "starting", "training", "ending", "at its rung", "paused"),
+    *("finished", "failed", "diverged", "pruned"),
+)
+_OPEN = STATES[:6]  # these go on
+HOLDS = ("pause", "budget", "failures", "settings")
 ERROR_PARTS = ("secrets", "state", "pods", "rows", "folder", "end", "runs", "admission")
 
 METRICS = documented(
     __doc__,
     gauge("seedbed_set_runs", "runs", ("set", "state")),
+    gauge("seedbed_set_held", "held", ("set", "by")),
     gauge("seedbed_set_frames", "frames", ("set",)),
     gauge("seedbed_set_dollars", "dollars", ("set",)),
     gauge("seedbed_set_dollars_per_hour", "dollars_per_hour", ("set",)),
@@ -62,12 +72,26 @@ class SetMetrics:
 
     def __init__(self, name: str, controller: "SetController") -> None:
         self._name, self._of = name, controller
+        self._begun = controller.reconciled_at
 
     @property
     def runs(self) -> dict[tuple[str, str], float]:
         """Runs by state."""
         counts = Counter(row["state"] for row in self._of.page.rows.values())
-        return {(self._name, state): float(number) for state, number in counts.items()}
+        return {(self._name, state): float(counts[state]) for state in STATES}
+
+    @property
+    def held(self) -> dict[tuple[str, str], float]:
+        """What keeps runs from starting."""
+        of, holds = self._of, self._of.holds
+        found = ""
+        if holds.startswith("paused: "):
+            found = "pause"
+        elif holds:
+            found = "failures" if holds == of.admission.brake else "settings"
+            if holds in (of.ended_by, of.admission.bound):
+                found = "budget"
+        return {(self._name, one): float(one == found) for one in HOLDS}
 
     @property
     def frames(self) -> dict[str, float]:
@@ -87,15 +111,19 @@ class SetMetrics:
     @property
     def forecast_dollars(self) -> dict[str, float]:
         """US dollars at the end of the set."""
-        rows = self._of.page.rows.values()
-        frames, dollars = self._of.page.frames, self._of.page.dollars
-        if not frames or not all(row["goal"] for row in rows):
+        page = self._of.page
+        frames, dollars = page.frames, page.dollars
+        goes_on = {name: row for name, row in page.rows.items() if row["state"] in _OPEN}
+        goals = {name: self._goal(name) for name in goes_on}
+        if not frames or not all(goals.values()):
             return {}
-        open_states = ("waiting", "starting", "training", "ending", "at its rung", "paused")
-        left = sum(
-            max(0, row["goal"] - row["frames"]) for row in rows if row["state"] in open_states
-        )
+        left = sum(max(0, goals[name] - row["frames"]) for name, row in goes_on.items())
         return {self._name: dollars + left * dollars / frames}
+
+    def _goal(self, run: str) -> int:
+        """Return the frames to which a run trains; 0 where they are not known."""
+        member = self._of.members.get(run)
+        return member.experiment.stop.env_frames if member else 0
 
     @property
     def bounds(self) -> dict[tuple[str, str], float]:
@@ -160,4 +188,6 @@ class SetMetrics:
     @property
     def reconciled_at(self) -> dict[str, float]:
         """When the last round has ended."""
-        return {self._name: self._of.reconciled_at}
+        at = self._of.reconciled_at
+        # At its start the command sets the time from which it counts.
+        return {} if at == self._begun else {self._name: at}
