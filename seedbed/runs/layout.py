@@ -20,6 +20,8 @@ PASSING = (
 )  # fmt: skip
 _SOCKET_PATH_BYTES = 107  # sun_path has 108, the last is NUL (unix(7))
 _ESCAPE = re.compile("%[0-9a-fA-F]{2}")
+# The safe one in C, where PyYAML has it: a set reads the file of each run again and again.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def checkpoint_directory(path: str | Path, experiment: Experiment) -> str:
@@ -85,7 +87,7 @@ def _count(path: Path) -> int | None:
 def _gossip(path: Path) -> dict[str, Any]:
     """Read the section `gossip` of the run at `path`; empty where it is not stored."""
     try:
-        return dict(yaml.safe_load((path / "experiment.yaml").read_text())["gossip"])
+        return dict(yaml.load((path / "experiment.yaml").read_text(), _LOADER)["gossip"])
     except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError):
         return {}
 

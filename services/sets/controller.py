@@ -112,6 +112,7 @@ class SetController:
         self._state: dict[str, str] = {}
         self._run_states: dict[str, dict[str, str]] = {}
         self._counted: float | None = None
+        self._urls: dict[str, str] = {}  # of the learners of awake runs
         self._finished: dict[str, float] = {}  # when a run was first seen as finished
         self.ended_by = ""
         self.errors: Counter[str] = Counter()
@@ -245,8 +246,10 @@ class SetController:
         found = {}
         for name, entry in self.awake.items():
             if name in self._members and self._of(name, "learner"):
-                urls = _status_urls(self._objects(name, entry))
-                found[name] = urls[0].removesuffix("/status")
+                if name not in self._urls:
+                    urls = _status_urls(self._objects(name, entry))
+                    self._urls[name] = urls[0].removesuffix("/status")
+                found[name] = self._urls[name]
         return found
 
     def _count(self) -> None:
@@ -406,6 +409,7 @@ class SetController:
             entry.retries = False
         self._run_states.pop(name, None)
         self._finished.pop(name, None)
+        self._urls.pop(name, None)
         self._visits.forget(name)
         entry.phase = "waiting"
         self.book.save()

@@ -125,7 +125,7 @@ def deploy(namespace: str, folder: Path, *more: str) -> int:
     experiment["evaluation"] = {"episodes": 2}
     prices = {
         "families": {"n2": {"cpu": DOLLARS_PER_CPU_HOUR, "memory_gib": 0.0, "spot": 1.0}},
-        "volumes": {"balanced": 0.0},
+        "volumes": {"standard": 0.0},
     }
     given["cost"] = {"prices": prices}
     profile, file = folder / "small.yaml", folder / "sweep.yaml"
