@@ -140,7 +140,7 @@ e2e: $(INSTALLED_DEV) ## Run the chart on the cluster of KUBECONFIG, which has t
 e2e-all: $(INSTALLED_DEV) ## The same, and what takes longer: before a release.
 	$(E2E) -m 'e2e and not e2e_set' $(ARGS)
 
-e2e-set: $(INSTALLED_DEV) ## Kill parts (KILL) of a set of RUNS (4) under DOLLARS (0.02) on the cluster, by SEED.
+e2e-set: $(INSTALLED_DEV) ## Kill parts (KILL) of a set of RUNS (4) under DOLLARS (0.012) on the cluster, by SEED.
 	PATH="$$PATH:$(CURDIR)/$(VENV)/kube" $(PYTEST) --timeout 1800 tests/e2e/test_sets.py -m e2e_set $(ARGS)
 
 gke-doc: $(INSTALLED_DEV) ## Run the lines of docs/gke.md on the cluster of KUBECONFIG, but for Google's.
