@@ -421,6 +421,7 @@ class SetController:
         """Start runs while the limits and the bound have room for them."""
         if self._state.get("paused") or self.ended_by or self._refusal or self.admission.brake:
             return
+        self.admission.bound = ""  # of a run that may have started since
         starts = 0
         for member, place in self.admission.waiting():
             entry = self.book.of(member.name)
@@ -434,10 +435,14 @@ class SetController:
 
     def _starts(self, member: Member, place: str) -> bool:
         """Start a run; return False where the limits or the bound have no room."""
-        objects = objects_of_run(
-            self._spec.template(member.experiment), member.name, member.experiment, 0.0
-        )
-        needs = needs_of(objects)
+        entry = self.book.of(member.name)
+        try:
+            template = self._spec.template(member.experiment)
+        except SeedbedError as error:  # the others can start
+            entry.end, entry.why = "refused", printable(str(error))[:_LETTERS]
+            entry.again = self._now() + _LONGEST_AGAIN_S
+            return True
+        needs = needs_of(objects_of_run(template, member.name, member.experiment, 0.0))
         used = Limits()
         for one in self.book.up().values():
             used = _sum(used, one)
@@ -446,7 +451,6 @@ class SetController:
         running = [self._members[name] for name in self.book.up() if name in self._members]
         if not self.admission.has_room(member, running):
             return False
-        entry = self.book.of(member.name)
         entry.phase, entry.end, entry.why, entry.begun = "starting", "", "", self._now()
         entry.has_come = False
         entry.budget = self._budget_of(entry, running)

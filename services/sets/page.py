@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+import math
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -132,6 +133,7 @@ class Page:
         state, reason = self._state(member)
         status = member.status() if entry.is_up or member.run.exists() else {}
         newest = member.last_evaluation() if status else None
+        score = _number(newest["mean"]) if newest else None
         counters = status.get("counters") or {}
         left = (status.get("eta") or {}).get("seconds") if state == "training" else None
         row = Row(
@@ -139,7 +141,7 @@ class Page:
             reason=reason,
             frames=int(counters.get("env_frames") or 0),
             goal=_goal(member, status),
-            score=float(newest["mean"]) if newest else None,
+            score=score,
             dollars=round(max(entry.dollars, float(counters.get("dollars") or 0.0)), 6),
             seconds_left=left,
         )
@@ -172,6 +174,15 @@ class Page:
             return "paused", reason
         refused = entry.why if entry.end == "refused" else ""
         return "waiting", refused
+
+
+def _number(text: Any) -> float | None:
+    """Return a number of a CSV; None where it is none, such as NaN."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _goal(member: Member, status: Mapping[str, Any]) -> int:

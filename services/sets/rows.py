@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, Protocol
 
+from seedbed.numbers import check_number
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.runtime.files import atomic_write
 from seedbed.runtime.http import get_json
@@ -53,9 +54,17 @@ class RemoteLearner:
     def status(self) -> dict[str, Any]:
         """Return the object of /status."""
         found = get_json(f"{self._url}/status", TIMEOUT_S, self._tokens, Role.OBSERVER)
-        if not isinstance(found, dict) or not isinstance(found.get("counters"), dict):
-            raise ValueError(f"{self._url}/status is no status of a learner")
-        return found
+        try:
+            for name in ("env_frames", "dollars", "seconds"):
+                check_number(name, found["counters"][name])
+            check_number("time", found["time"])
+            check_number("eta", (found.get("eta") or {}).get("seconds") or 0.0)
+            check_number("stop.env_frames", found["stop"]["env_frames"])
+            if not isinstance(found["state"], str):
+                raise TypeError("state")
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{self._url}/status is none of a learner: {error}") from error
+        return dict(found)
 
     def copy(self, folder: Path) -> bool:
         """Bring copies of its files up to date."""

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from seedbed.runs.evaluations import append_evaluation
+from seedbed.runtime.exit_codes import ConfigError
 from seedbed.services.sets.book import Book
 from seedbed.services.sets.spec import Spec
 from seedbed.sets.ends import read_ends
@@ -234,6 +236,37 @@ def test_pods_that_have_come_are_not_refused_later(cluster: SetCluster, tmp_path
         one.reconcile()
         cluster.step()
     assert list(one.book.up()) == [name]
+
+
+def test_a_score_that_is_no_number_hides_nothing(cluster: SetCluster, tmp_path: Path) -> None:
+    wanted = spec(LR, SHORT, limits=Limits(3))
+    one = controller(cluster, wanted, tmp_path / "set")
+    until(cluster, one, lambda: all_are(cluster, "training"))
+    name = wanted.wanted.runs[0].name
+    row = {"env_frames": 1, "updates": 1, "mean": "nan", "checkpoint": "checkpoint-1"}
+    append_evaluation(cluster.volumes / name, row)
+    until(cluster, one, lambda: all_are(cluster, "finished"))
+    assert not sum(one.errors.values())
+
+
+def test_a_run_without_a_template_waits_and_the_others_go_on(
+    cluster: SetCluster, tmp_path: Path
+) -> None:
+    wanted = spec(LR, SHORT)
+    bad = wanted.wanted.runs[0]
+
+    templates = Spec.template
+
+    def template(self: Spec, experiment: Any) -> Any:
+        if experiment.name == bad.name:
+            raise ConfigError("no template of the set has it")
+        return templates(self, experiment)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Spec, "template", template)
+        one = controller(cluster, wanted, tmp_path / "set")
+        until(cluster, one, lambda: all_are(cluster, "finished", "waiting"), 60)
+        assert "no template" in cluster.rows[bad.name]["reason"]
 
 
 def test_halving_prunes_by_the_laptops_code(cluster: SetCluster, tmp_path: Path) -> None:
