@@ -269,6 +269,43 @@ def test_a_run_without_a_template_waits_and_the_others_go_on(
         assert "no template" in cluster.rows[bad.name]["reason"]
 
 
+def test_the_time_between_two_controllers_is_not_counted(
+    cluster: SetCluster, tmp_path: Path
+) -> None:
+    wanted = spec(LR, "stop.env_frames=20000000", budget={"hours": 10.0})
+    one = controller(cluster, wanted, tmp_path / "set")
+    for _ in range(10):
+        one.reconcile()
+        cluster.step()
+    before = one.admission.spent([])
+    assert before.hours == pytest.approx(9 * STEP_S / 3600)
+    cluster.now += 3600
+    one = controller(cluster, wanted, tmp_path / "set")
+    one.reconcile()
+    cluster.now -= 1800  # a clock that is set back
+    one.reconcile()
+    assert one.admission.spent([]).hours == pytest.approx(before.hours)
+
+
+def test_a_learner_that_is_evicted_again_and_again_is_no_failure(
+    cluster: SetCluster, tmp_path: Path
+) -> None:
+    wanted = spec(LR, "stop.env_frames=1000000", limits=Limits(1))
+    name = wanted.wanted.runs[0].name
+    one = controller(cluster, wanted, tmp_path / "set")
+    until(cluster, one, lambda: cluster.states()[name] == "training")
+    for _ in range(10):
+        cluster.makes_pods = lambda workload: "evicted" if workload == f"{name}-learner" else ""
+        one.reconcile()
+        cluster.step()
+        cluster.makes_pods = lambda _: ""
+        one.reconcile()
+        cluster.step()
+    until(cluster, one, lambda: all_are(cluster, "finished"))
+    assert cluster.begun.count(name) == 11
+    assert not [end for member in read_members(tmp_path / "set") for end in read_ends(member)]
+
+
 def test_halving_prunes_by_the_laptops_code(cluster: SetCluster, tmp_path: Path) -> None:
     wanted = spec(LR, "stop.env_frames=900000", halving={"first": 100_000, "factor": 3})
     one = controller(cluster, wanted, tmp_path / "set")
