@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/troubles-of-sets.md"
-TEST = re.compile(r"`((?:tests/\w+/)?\w+\.py)::(\w+)`")
+TEST = re.compile(r"`((?:tests/(?:\w+/)+)?\w+\.py)::(\w+)`")
 
 
 def test_every_test_of_the_page_is_there_and_every_trouble_has_one() -> None:

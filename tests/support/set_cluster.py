@@ -96,7 +96,8 @@ class SetCluster:
         stale_s: Age of the view of pods.
         begun: Names of the runs in the order in which their learners have begun.
         most: Most learners at the same time.
-        now: The time.
+        now: Unix time, which may jump.
+        clock: Monotonic time.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -113,7 +114,7 @@ class SetCluster:
         self.stale_s = 0.0
         self.begun: list[str] = []
         self.most = 0
-        self.now = 1_000_000.0
+        self.now, self.clock = 1_000_000.0, 0.0
         self.runs_text = ""
         self._views: list[tuple[float, list[Pod]]] = []
         self._events: list[dict[str, Any]] = []
@@ -214,7 +215,7 @@ class SetCluster:
 
     def step(self) -> None:
         """Let five seconds go by."""
-        self.now += STEP_S
+        self.now, self.clock = self.now + STEP_S, self.clock + STEP_S
         pods = self._pods()
         learners = {pod.run for pod in pods if pod.component == "learner"}
         self.most = max(self.most, len(learners))
@@ -347,7 +348,7 @@ def controller(cluster: SetCluster, wanted: Spec, folder: Path) -> SetController
         folder,
         lambda url: FakeLearner(cluster, url),
         now=lambda: cluster.now,
-        clock=lambda: cluster.now,
+        clock=lambda: cluster.clock,
     )
 
 
