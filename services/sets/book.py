@@ -14,7 +14,7 @@ from seedbed.runtime.files import atomic_write
 # and end. leaving: objects are deleted.
 Phase = Literal["waiting", "starting", "awake", "ending", "leaving"]
 # How a run leaves; "" of one that does not.
-End = Literal["", "finished", "failed", "paused", "refused", "bound", "limit"]
+Outcome = Literal["", "finished", "failed", "paused", "refused", "bound", "limit"]
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Entry:
     """
 
     phase: Phase = "waiting"
-    end: End = ""
+    end: Outcome = ""
     why: str = ""
     code: int = 0
     begun: float = 0.0

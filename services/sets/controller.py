@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.runtime.text import counted, printable
 from seedbed.services.sets.api import Pod, Refused, time_of_event
-from seedbed.services.sets.book import Book, End, Entry
+from seedbed.services.sets.book import Book, Entry, Outcome
 from seedbed.services.sets.page import Page
 from seedbed.services.sets.rows import Learner, Visits
 from seedbed.services.sets.spec import Spec
@@ -285,7 +285,7 @@ class SetController:
                 self._begin_end(name, "limit", f"it is one more than {over}")
             used = _sum(used, entry)
 
-    def _begin_end(self, name: str, end: End, why: str) -> None:
+    def _begin_end(self, name: str, end: Outcome, why: str) -> None:
         log.info("%s ends: %s", name, why)
         entry = self.book.of(name)
         entry.phase, entry.end, entry.why = "ending", end, why
@@ -355,7 +355,7 @@ class SetController:
                 return printable(str(event.get("message", "")))[:_LETTERS]
         return ""
 
-    def _begin_leave(self, name: str, end: End, why: str) -> None:
+    def _begin_leave(self, name: str, end: Outcome, why: str) -> None:
         entry = self.book.of(name)
         entry.phase, entry.end, entry.why = "leaving", end, why
         self.book.save()
