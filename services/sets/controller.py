@@ -44,6 +44,8 @@ _AGAIN_S, _LONGEST_AGAIN_S = 30.0, 300.0
 _LONGEST_SAVE_S = 60.0
 # From the end of a run until its rows are at home: the meter waits 30 s of it for the last read.
 _ROWS_S = 60.0
+# So long a meter has to take a run to zero.
+_METER_S = 60.0
 # Starts of one round: each takes some fifteen calls.
 _STARTS = 4
 # Pauses that this controller has written into the state of a run.
@@ -113,6 +115,7 @@ class SetController:
         self._run_states: dict[str, dict[str, str]] = {}
         self._counted: float | None = None
         self._urls: dict[str, str] = {}  # of the learners of awake runs
+        self._ending: dict[str, float] = {}  # since when a run ends, by the monotonic clock
         self._finished: dict[str, float] = {}  # when a run was first seen as finished
         self.ended_by = ""
         self.errors: Counter[str] = Counter()
@@ -361,12 +364,16 @@ class SetController:
         self.book.save()
 
     def _end(self, name: str, entry: Entry) -> None:
-        """Let the meter take a run to zero: its learner saves."""
+        """Let the meter take a run to zero: its learner saves.
+
+        Where the meter does not, the pods end with their workloads, which lets them save, too.
+        """
         state = self._run_states.get(name, {})
+        waited_s = self._clock() - self._ending.setdefault(name, self._clock())
         if not (state.get("finished") or state.get("paused")):
             self._api.save_run_state(name, {"paused": f"{_OURS}{entry.why}"[:_LETTERS]})
             self._run_states[name] = {**state, "paused": entry.why}
-        elif self._has_pods and not self._of(name):
+        elif (self._has_pods and not self._of(name)) or waited_s >= _METER_S:
             self._begin_leave(name, entry.end, entry.why)
 
     def _leave(self, name: str, entry: Entry) -> None:
@@ -409,6 +416,7 @@ class SetController:
             entry.retries = False
         self._run_states.pop(name, None)
         self._finished.pop(name, None)
+        self._ending.pop(name, None)
         self._urls.pop(name, None)
         self._visits.forget(name)
         entry.phase = "waiting"

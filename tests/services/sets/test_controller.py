@@ -130,6 +130,17 @@ def test_a_person_pauses_runs_and_only_a_person_resumes_them(
     assert cluster.begun.count(awake) == 2
 
 
+def test_a_run_ends_without_its_meter(cluster: SetCluster, tmp_path: Path) -> None:
+    wanted = spec(LR, "stop.env_frames=20000000", limits=Limits(1))
+    name = wanted.wanted.runs[0].name
+    one = controller(cluster, wanted, tmp_path / "set")
+    until(cluster, one, lambda: cluster.states()[name] == "training")
+    cluster.makes_pods = lambda workload: "no node" if workload == f"{name}-cost" else ""
+    cluster.data["set"]["paused"] = "for a talk"
+    until(cluster, one, lambda: not one.book.up(), 40)
+    assert not [pod for pod in cluster._pods() if pod.run == name]
+
+
 def test_a_pause_in_the_runs_own_state_is_kept(cluster: SetCluster, tmp_path: Path) -> None:
     wanted = spec(LR, "stop.env_frames=800000")
     name = wanted.wanted.runs[0].name
