@@ -93,6 +93,14 @@ class SetRbac(Section):
     runs' values name, with rights that somebody else has given them."""
 
 
+class SetAuth(Section):
+    """Tokens of the controller and of the runs."""
+
+    existingSecret: str = ""
+    """Secret with the keys actor, learner, shard and observer, as `seedbed tokens` writes the
+    files; default: the controller makes NAME-set-auth."""
+
+
 class Objects(Section):
     """A kind of objects that runs have."""
 
@@ -163,6 +171,7 @@ class SetValues(Section):
     extraLabels: Strings = {}
     """On everything, the pod too."""
     rbac: SetRbac = Field(default_factory=SetRbac, description="")
+    auth: SetAuth = Field(default_factory=SetAuth, description="")
     objects: list[Objects] = []
     """Kinds of objects that runs have: what the controller may make and delete."""
     rules: list[Rule] = []

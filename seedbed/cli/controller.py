@@ -9,7 +9,7 @@ from seedbed.runtime.exit_codes import ConfigError
 from seedbed.runtime.http import MetricsServer
 from seedbed.runtime.metrics import StatsRegistry
 from seedbed.runtime.signals import exit_on_sigterm, on_stop_signals
-from seedbed.runtime.tokens import Tokens
+from seedbed.runtime.tokens import TOKEN_FILE_VARIABLE, Role, Tokens, token_file
 
 # A round that takes so long is none.
 _STALLED_S = 120.0
@@ -25,6 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--folder", required=True, type=Path, metavar="DIR", help="folder of the set")
     text = "let the runs go with the set's release"
     add("--owns-runs", action="store_true", help=text)
+    text = f"tokens, one `ROLE SECRET` a line (default: {TOKEN_FILE_VARIABLE} of the environment, "
+    text += "or a Secret that the controller makes)"
+    add("--token-file", metavar="FILE", help=text)
     add("--port", type=int, default=9093, help="port of HTTP (default %(default)s)")
 
 
@@ -48,16 +51,23 @@ def run(args: argparse.Namespace) -> None:
         raise ConfigError(f"{args.folder} is driven by {holder}") from None
     spec = read_spec(args.spec)
     api = SetApi(args.set, args.namespace)
-    file = Path(tempfile.mkdtemp(prefix="seedbed-")) / "tokens"
-    name = f"{args.set}-set"
-    # Where the runs outlive the release, so does what they mount.
-    of = name if args.owns_runs else f"{name}-state"
-    secret = TokenSecret(of, args.namespace, f"{name}-auth", (), file)
-    secret.wait()
+    file, secret = token_file(args.token_file), None
+    if file is None:
+        file = str(Path(tempfile.mkdtemp(prefix="seedbed-")) / "tokens")
+        name = f"{args.set}-set"
+        # Where the runs outlive the release, so does what they mount.
+        of = name if args.owns_runs else f"{name}-state"
+        secret = TokenSecret(of, args.namespace, f"{name}-auth", (), Path(file))
+        secret.wait()
     tokens = Tokens(file)
-    owner = api.owner() if args.owns_runs else None
+    tokens.secret(Role.OBSERVER)  # missing: it is said at the start
     controller = SetController(
-        api, spec, args.folder, lambda url: RemoteLearner(url, tokens), owner, secret.keep
+        api,
+        spec,
+        args.folder,
+        lambda url: RemoteLearner(url, tokens),
+        api.owner() if args.owns_runs else None,
+        secret.keep if secret else lambda: None,
     )
     stopping = threading.Event()
 

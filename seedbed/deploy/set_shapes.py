@@ -251,6 +251,11 @@ def _render(
     return objects
 
 
+def existing_secret(values: Mapping[str, Any]) -> str:
+    """Return the Secret with tokens that values of the chart name; "" where they name none."""
+    return str((values.get("auth") or {}).get("existingSecret") or "")
+
+
 def _values_of_the_set(name: str, chart: Chart, own: Mapping[str, Any]) -> dict[str, Any]:
     """Return values that a run of a set has, whatever others say.
 
@@ -262,7 +267,7 @@ def _values_of_the_set(name: str, chart: Chart, own: Mapping[str, Any]) -> dict[
     values = chart.values()
     wanted: dict[str, Any] = {
         "set": name,
-        "auth": {"existingSecret": f"{name}-set-auth"},
+        "auth": {"existingSecret": existing_secret(values) or f"{name}-set-auth"},
         "cost": {"ttlSecondsAfterFinished": 0},
     }
     has_roles = (values.get("rbac") or {}).get("create", True)

@@ -17,7 +17,7 @@ from seedbed.deploy.plan import ApiObject, objects_of, rates, replicas_of, templ
 from seedbed.deploy.programs import attempt, has_namespace
 from seedbed.deploy.programs import run as call
 from seedbed.deploy.set_releases import everything_in
-from seedbed.deploy.set_shapes import RESOURCES, Chart, Shape
+from seedbed.deploy.set_shapes import RESOURCES, Chart, Shape, existing_secret
 from seedbed.deploy.sizes import LIMIT_BYTES, Sizes, check_sizes
 from seedbed.runtime.exit_codes import ConfigError, ExitCode, SeedbedError
 from seedbed.runtime.formats import money
@@ -140,6 +140,7 @@ def _values(
         "rules": _without_doubles(rule for shape in shapes for rule in shape.rules),
         "accounts": accounts,
         "rbac": {"create": (given.get("rbac") or {}).get("create", True)},
+        "auth": {"existingSecret": existing_secret(given)},
         "networkPolicy": policy,
         **_of_the_meter(first.objects),
         **{key: given[key] for key in _SHARED if given.get(key)},
@@ -267,7 +268,8 @@ def check_rights(release: SetRelease) -> None:
         raise SeedbedError(
             ExitCode.DEPLOY,
             f"the account may not {', '.join(missing)} in the namespace {release.chart.namespace}: "
-            "ask for the role admin there; nothing is installed",
+            "ask for the role admin there, or, where the chart seedbed-platform names this "
+            "namespace, say --set rbac.create=false; nothing is installed",
         )
 
 

@@ -10,8 +10,20 @@ from typing import Any
 import pytest
 import yaml
 
+from seedbed.deploy.set_shapes import RESOURCES
+from seedbed.sets.run_objects import PLACEHOLDER
 from tests.chart.test_platform_chart import render as render_platform
-from tests.support.chart import CI_VALUES, ROOT, SHARDS, merged, refused, render, values_of
+from tests.support.chart import (
+    CI_VALUES,
+    ROOT,
+    SET_CHART,
+    SET_VALUES,
+    SHARDS,
+    merged,
+    refused,
+    render,
+    values_of,
+)
 
 PAGE = (ROOT / "docs" / "rights.md").read_text()
 QUEUED = merged(SHARDS, {"pod": {"queueName": "q"}})
@@ -55,7 +67,21 @@ def rendered_kinds() -> dict[str, str]:
     for values in EVERY:
         for item in render(values).all:
             found[item["kind"]] = item["apiVersion"].rpartition("/")[0]
+    for metrics in ("podMonitor", "podMonitoring"):
+        for item in render_set(metrics={"type": metrics}).all:
+            found[item["kind"]] = item["apiVersion"].rpartition("/")[0]
     return found
+
+
+def render_set(**more: Any) -> Any:
+    """A set whose runs have every kind of object."""
+    kinds: list[dict[str, Any]] = [
+        {"apiGroup": group, "resource": resource, "names": [PLACEHOLDER]}
+        for group, resource in RESOURCES.values()
+    ]
+    claims = {"apiGroup": "", "resource": "persistentvolumeclaims", "names": ["x"], "isClaim": True}
+    values = {**values_of(SET_VALUES), "objects": [*kinds, claims]}
+    return render(merged(values, more), "try", SET_CHART)
 
 
 def test_every_object_has_a_row_and_every_row_an_object() -> None:
@@ -75,7 +101,7 @@ def test_the_meters_rights_are_those_of_the_table() -> None:
 
 def test_the_platforms_role_is_the_table_and_enough_for_every_release() -> None:
     platform = render_platform({"rights": {"namespaces": ["rl", "lab"]}})
-    roles = platform.of("Role")
+    roles = [item for item in platform.of("Role") if item["metadata"]["name"] == "seedbed-meter"]
     assert [item["metadata"]["namespace"] for item in roles] == ["rl", "lab"]
     (nodes,) = (x for x in platform.of("ClusterRole") if x["metadata"]["name"].endswith("-nodes"))
     found = set(rights_of(roles[0]["rules"] + nodes["rules"]))
@@ -86,6 +112,51 @@ def test_the_platforms_role_is_the_table_and_enough_for_every_release() -> None:
     asked = rows(tables()[1]) - secrets - removals
     for group, resource, verbs in asked:
         assert any(x[:2] == (group, resource) and set(verbs) <= set(x[2]) for x in found), resource
+
+
+def test_the_controllers_rights_are_those_of_the_table() -> None:
+    table = tables()[3]
+    found: set[Right] = set()
+    for rule in render_set().one("Role", "try-set")["rules"]:
+        found |= set(rights_of([rule]))
+        named = {row[3] for row in table if set(rights_of([rule])) & rows([row])}
+        assert ("the namespace" in named) == ("resourceNames" not in rule), rule
+    assert found == rows(table)
+    with_secret = render_set(auth={"existingSecret": "own"}).one("Role", "try-set")
+    left = {row[1] for row in table if row[4] == "without `auth.existingSecret`"}
+    assert left == {"secrets"}
+    asked = set(rights_of(with_secret["rules"]))
+    assert asked == {right for right in found if right[1] not in left}
+
+
+def test_the_platforms_role_of_sets_is_the_table_and_enough_for_every_set() -> None:
+    platform = render_platform({"rights": {"namespaces": ["rl", "lab"]}})
+    roles = [item for item in platform.of("Role") if item["metadata"]["name"] == "seedbed-set"]
+    assert [item["metadata"]["namespace"] for item in roles] == ["rl", "lab"]
+    found = set(rights_of(roles[0]["rules"]))
+    assert found == rows(tables()[4])
+    given = {(group, resource, verb) for group, resource, verbs in found for verb in verbs}
+    own = render_set(auth={"existingSecret": "own"}).one("Role", "try-set")["rules"]
+    asked = {(group, what, verb) for group, what, verbs in rights_of(own) for verb in verbs}
+    # Volumes are for people.
+    assert asked - given == {("", "persistentvolumeclaims", "delete")}
+    assert not given - asked, "a right that no set needs"
+    assert not [right for right in given if right[1] == "secrets"]
+    bindings, accounts = (
+        {
+            item["metadata"]["namespace"]: item
+            for item in platform.of(kind)
+            if item["metadata"]["name"] == "seedbed-set"
+        }
+        for kind in ("RoleBinding", "ServiceAccount")
+    )
+    for namespace in ("rl", "lab"):
+        binding, account = bindings[namespace], accounts[namespace]
+        assert binding["roleRef"]["name"] == "seedbed-set"
+        assert binding["subjects"] == [
+            {"kind": "ServiceAccount", "name": "seedbed-set", "namespace": namespace}
+        ]
+        assert account["automountServiceAccountToken"] is False
 
 
 @pytest.mark.parametrize("values", EVERY, ids=lambda v: ",".join(v) or "defaults")

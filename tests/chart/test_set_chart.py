@@ -116,12 +116,34 @@ def test_rights_are_of_names() -> None:
 
 
 def test_without_rbac_the_accounts_are_somebody_elses() -> None:
-    objects = rendered(rbac={"create": False})
+    objects = rendered(rbac={"create": False}, auth={"existingSecret": "own"})
     kinds = {item["kind"] for item in objects.all}
     assert not {"Role", "RoleBinding"} & kinds
     accounts = {item["metadata"]["name"] for item in objects.of("ServiceAccount")}
     assert accounts == {"try-set-learner", "try-set-actor"}  # which have no rights
     assert objects.pods()["try-set"]["spec"]["serviceAccountName"] == "seedbed-set"
+
+
+def test_a_secret_of_yours_is_mounted_and_no_right_to_secrets_asked_for() -> None:
+    objects = rendered(auth={"existingSecret": "own"})
+    pod = objects.pods()["try-set"]["spec"]
+    (volume,) = (one for one in pod["volumes"] if "secret" in one)
+    # The controller reads rows and status, and calls nothing else.
+    assert volume["secret"]["items"] == [{"key": "observer", "path": "tokens"}]
+    assert volume["secret"]["secretName"] == "own"
+    (container,) = pod["containers"]
+    mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+    environment = {one["name"]: one["value"] for one in container["env"]}
+    assert environment["SEEDBED_TOKEN_FILE"] == f"{mounts[volume['name']]}/tokens"
+    assert "secrets" not in json.dumps(objects.one("Role", "try-set"))
+    assert not [one for one in rendered().pods()["try-set"]["spec"]["volumes"] if "secret" in one]
+
+
+def test_without_rbac_and_a_secret_of_yours_the_way_to_one_is_told() -> None:
+    said = refused({"rbac": {"create": False}})
+    assert "the account seedbed-set may make no Secret" in said
+    assert "seedbed tokens DIR && kubectl -n default create secret generic try-tokens" in said
+    assert "set auth.existingSecret: try-tokens" in said
 
 
 def test_edges_of_the_controller() -> None:

@@ -193,6 +193,26 @@ def test_settings_of_a_profile_are_below_those_of_the_set(
     assert pod["containers"][0]["image"] == "r.io/me/seedbed-cost:7"
 
 
+def test_without_rights_to_roles_the_accounts_and_tokens_are_those_of_others(
+    programs: Programs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = (*SET, "--set", "rbac.create=false")
+    assert main([*words, "--dry-run"]) == ExitCode.CONFIG
+    assert "set auth.existingSecret: cartpole-vtrace-tokens" in capsys.readouterr().err
+    objects = render(tmp_path, *words, "--set", "auth.existingSecret=own")
+    assert not {kind for kind, _ in objects if kind.startswith("Role")}
+    names = {name for kind, name in objects if kind == "ServiceAccount"}
+    assert names == {"cartpole-vtrace-set-learner", "cartpole-vtrace-set-actor"}
+    pod = objects["Deployment", "cartpole-vtrace-set"]["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == "seedbed-set"
+    _, shapes = spec_of(objects)
+    (template,) = shapes.values()
+    text = json.dumps([template, pod])
+    assert '"serviceAccountName": "seedbed-meter"' in text
+    assert text.count('"secretName": "own"') == 4  # of learner, actor, meter and controller
+    assert "set-auth" not in text
+
+
 def test_values_of_the_sets_chart(programs: Programs, tmp_path: Path) -> None:
     words = ("--set", "set.runs=delete", "--set", "set.persistence.size=2Gi")
     objects = render(tmp_path, *SET, *words)
@@ -376,6 +396,7 @@ def test_a_missing_right_is_told_by_verb_and_resource(
     said = capsys.readouterr().err
     named = "create roles.rbac.authorization.k8s.io, get deployments.apps/scale"
     assert f"the account may not {named} in the namespace lab" in said
+    assert "--set rbac.create=false" in said
     assert not programs.log("helm")
     (programs.folder / "denied").write_text("* *.*\n")
     assert main([*SET, "-n", "lab"]) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -155,4 +156,80 @@ def test_edit_installs_and_the_meters_token_changes_numbers_alone(
     granted.kubectl("patch", "configmap", "granted-state", "--type=merge",
                     '-p={"data":{"paused":null}}')  # fmt: skip
     granted.until(lambda: granted.replicas(learner) == 1, "and brings it back")
+    granted.uninstall()
+
+
+@pytest.mark.e2e_all
+@pytest.mark.parametrize("role", ["edit", "admin"])
+def test_a_user_of_one_namespace_installs_a_set(
+    platform: None, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: str
+) -> None:
+    """With `edit` by accounts of the platform, with `admin` by Roles of the set's own."""
+    granted = Release("lab", namespace, tmp_path)
+    granted.kubectl("create", "serviceaccount", "user")
+    granted.kubectl("create", "rolebinding", "user", f"--clusterrole={role}",
+                    f"--serviceaccount={namespace}:user")  # fmt: skip
+    user = f"system:serviceaccount:{namespace}:user"
+    kind, group = "Role", "rbac.authorization.k8s.io"
+    until(lambda: may(user, namespace, kind, group) is (role == "admin"), "the binding holds")
+    given = values()
+    experiment = given.pop("experiment")
+    experiment["learner"].pop("inference")
+    experiment["stop"] = {"env_frames": 20_000}
+    profile, file = tmp_path / "small.json", tmp_path / "cartpole.yaml"
+    profile.write_text(json.dumps(given))
+    file.write_text(json.dumps({"name": "cartpole", **experiment}))
+    tag = f"set.image.tag={os.environ.get('SEEDBED_E2E_TAG', 'dev')}"
+    words = [*SEEDBED, "deploy", str(file), "--name", "lab", "-n", namespace, "--seeds", "2",
+             "--max-learners", "1", "--profile", str(profile), "--set", tag]  # fmt: skip
+    own = {"edit": "seedbed-set", "admin": "lab-set"}[role]
+    with monkeypatch.context() as environment:
+        environment.setenv("KUBECONFIG", str(own_kubeconfig(granted, "user")))
+        said = command("kubectl", "get", "pods", "--all-namespaces", check=False)
+        assert "Forbidden" in said, "it may use other namespaces, too"
+        if role == "edit":
+            said = command(*words, check=False, timeout_s=LONG_S)
+            assert "--set rbac.create=false" in said
+            words += ["--set", "rbac.create=false"]
+            said = command(*words, check=False, timeout_s=LONG_S)
+            assert "set auth.existingSecret: lab-tokens" in said
+            words += ["--set", "auth.existingSecret=lab-tokens"]
+            command(*SEEDBED, "tokens", str(tmp_path / "tokens"))
+            granted.kubectl("create", "secret", "generic", "lab-tokens",
+                            f"--from-file={tmp_path / 'tokens'}")  # fmt: skip
+        command(*words, timeout_s=LONG_S)
+
+        # The whole life of the set, with the user's own rights alone.
+        def rows() -> list[dict[str, Any]]:
+            words = (*SEEDBED, "list", "lab", "-n", namespace, "--json")
+            found: list[dict[str, Any]] = json.loads(command(*words))
+            return found
+
+        until(lambda: {row["state"] for row in rows()} == {"finished"}, "both runs end", 600)
+        assert len(rows()) == 2
+        compared = command(*SEEDBED, "compare", "lab", "-n", namespace, "--json")
+        assert sum(len(group["runs"]) for group in json.loads(compared)["groups"]) == 2
+        command(*SEEDBED, "fetch", "lab", str(tmp_path / "home"), "-n", namespace, timeout_s=LONG_S)
+        assert (tmp_path / "home" / "runs" / "lab-s1" / "checkpoints").is_dir()
+
+    pod = granted.get("deployment", "lab-set")["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == own
+    # Not one call of the controller was refused.
+    logs = granted.kubectl("logs", "deployment/lab-set")
+    assert "Forbidden" not in logs
+    assert "ForbiddenException" not in logs
+
+    # What the controller's account may not do.
+    api = config.new_client_from_config(str(own_kubeconfig(granted, own)))
+    core = client.CoreV1Api(api)
+    token = {"edit": "lab-tokens", "admin": "seedbed-other"}[role]
+    for call in (
+        lambda: core.read_namespaced_secret(token, namespace),
+        lambda: core.list_namespaced_secret(namespace),
+        lambda: core.delete_namespaced_persistent_volume_claim("lab-set", namespace),
+        lambda: core.create_namespaced_service_account(namespace, {"metadata": {"name": "x"}}),
+        lambda: core.list_namespaced_pod("default"),
+    ):
+        with pytest.raises(client.ApiException, match="Forbidden"):
+            call()
     granted.uninstall()

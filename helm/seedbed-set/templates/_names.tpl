@@ -64,6 +64,9 @@ Call with (dict "root" $ "names" LIST). */}}
     {{- fail (printf "files.%s is empty: install a set with `seedbed deploy SWEEP.yaml`, or apply what it writes with --render DIR" $key) -}}
   {{- end -}}
 {{- end -}}
+{{- if not (or .Values.rbac.create .Values.auth.existingSecret) -}}
+  {{- fail (printf "rbac.create is false and auth.existingSecret is empty: the account seedbed-set may make no Secret; make one, `seedbed tokens DIR && kubectl -n %s create secret generic %s-tokens --from-file=DIR`, and set auth.existingSecret: %s-tokens" .Release.Namespace $name $name) -}}
+{{- end -}}
 {{- range $key := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" -}}
   {{- if or (hasKey $.Values.extraLabels $key) (hasKey $.Values.pod.labels $key) -}}
     {{- fail (printf "extraLabels or pod.labels sets %s, by which the chart selects its own pods: choose another label" $key) -}}
