@@ -7,14 +7,17 @@ from typing import Any, NamedTuple
 
 # Values of the chart that do what an option does.
 _CHART_VALUES = {"--run-dir": "learner.run", "--change": "learner.acceptChange"}
+# What a learner of a set on a cluster is called as; the last word is the name of the set.
+_OF_A_SET = "seedbed deploy "
+_RETRY = "--retry failed"  # the controller has taken the refused run for failed
 
 
 class WaysOn(NamedTuple):
     """What the commands are made of. Without `command` there are none.
 
     Attributes:
-        command: Words of the refused command; one word is a call in Python, or the `helm upgrade`
-            of a release.
+        command: Words of the refused command; one word is a call in Python, the `helm upgrade` of
+            a release, or the `seedbed deploy` of a set whose run this is.
         elsewhere: Run directory that does not exist yet.
         run: Directory of the run; empty where its file has other settings than the run.
         checkpoints: `learner.checkpoint.directory` of the refused command.
@@ -32,7 +35,11 @@ class WaysOn(NamedTuple):
 
     @property
     def _is_chart(self) -> bool:
-        return len(self.command) == 1 and self.command[0].startswith("helm ")
+        return len(self.command) == 1 and self.command[0].startswith(("helm ", _OF_A_SET))
+
+    @property
+    def _is_set(self) -> bool:
+        return len(self.command) == 1 and self.command[0].startswith(_OF_A_SET)
 
     def from_result(self, old: str, digest: str) -> list[str]:
         """Return the lines of the ways on from a change of what is measured.
@@ -43,21 +50,25 @@ class WaysOn(NamedTuple):
         """
         if not self.command:
             return [f"  old settings  {old}", f"  this run      --change {digest}"]
-        if self._is_chart:
+        if self._is_set:
+            old = f"{old}: {self.command[0]} {_RETRY} ..."
+        elif self._is_chart:
             old = self._rollback
         elif self.run:
             is_call = len(self.command) == 1
             words = ["seedbed", "train", self.run]
             old = f"seedbed.train({self.run!r})" if is_call else shlex.join(words)
         return [
-            f"  new run       {self._new_run}",
+            f"  {self._new}       {self._new_run}",
             f"  old settings  {old}",
             f"  this run      {self._with('--change', digest)}",
         ]
 
     def from_identity(self) -> list[str]:
         """Return the lines of the ways on from a change with which no run resumes."""
-        if self._is_chart:
+        if self._is_set:
+            way = f"set them back (`{self.command[0]} {_RETRY} ...`), or begin a new set"
+        elif self._is_chart:
             way = f"set them back (`{self._rollback}`), or begin a new run (with --set "
             way += "learner.initFrom=RUN to start from these parameters where the shapes fit)"
         else:
@@ -67,7 +78,11 @@ class WaysOn(NamedTuple):
 
     def new_run(self) -> list[str]:
         """Return the line of the command of a new run."""
-        return [f"  new run   {self._new_run}"] if self.command else []
+        return [f"  {self._new}   {self._new_run}"] if self.command else []
+
+    @property
+    def _new(self) -> str:
+        return "new set" if self._is_set else "new run"
 
     @property
     def _new_run(self) -> str:
@@ -87,6 +102,10 @@ class WaysOn(NamedTuple):
 
     def _with(self, option: str, value: str) -> str:
         """Return the command with one option set. Another run directory needs no `--change`."""
+        if self._is_set:
+            if option == "--run-dir":
+                return f"{self.command[0].rpartition(' ')[0]} ANOTHER ..."
+            return f"{self.command[0]} {_RETRY} ... --set {_CHART_VALUES[option]}={value}"
         if self._is_chart:
             if option == "--run-dir":
                 value = _folder(value)

@@ -301,3 +301,36 @@ def test_the_learner_of_a_release_names_the_ways_of_the_chart() -> None:
         check_resume(old, other, "x", "", ways)
     assert "--set learner.run=pong-2" in str(caught.value)
     assert "--restart" not in str(caught.value)
+
+
+def called_as(values: dict[str, Any]) -> list[str]:
+    """The command of a person that a learner of these values names."""
+    (learner,) = render(values).pods()["pong-learner"]["spec"]["containers"]
+    option = "--called-as="
+    return [word.removeprefix(option) for word in learner["args"] if word.startswith(option)]
+
+
+def test_the_learner_of_a_set_names_the_ways_of_its_set() -> None:
+    """Its own name is of no Helm release."""
+    assert called_as({}) == ["helm -n rl upgrade pong"]
+    command = called_as({"set": "lab"})
+    old = parse_experiment("name: pong\nenvironment: {id: 'atari:Pong'}")
+    new = parse_experiment("name: pong\nenvironment: {id: 'atari:Pong'}", ["vtrace.discount=0.9"])
+    ways = WaysOn(command, "/runs/pong-2", "/runs/pong", "gs://b/c")
+    with pytest.raises(SeedbedError) as caught:
+        check_resume(old, new, "/runs/pong/experiment.yaml", "", ways)
+    again = "seedbed deploy SWEEP -n rl --name lab --retry failed ..."
+    for line in (
+        "  new set       seedbed deploy SWEEP -n rl --name ANOTHER ...",
+        f"  old settings  set back: vtrace.discount=0.99: {again}",
+        f"  this run      {again} --set learner.acceptChange={digest(compare(old, new))}",
+    ):
+        assert line in str(caught.value).splitlines()
+    other = parse_experiment("name: pong\nenvironment: {id: 'atari:Pong'}", ["seed=9"])
+    with pytest.raises(SeedbedError, match=re.escape(f"set them back (`{again}`)")) as caught:
+        check_resume(old, other, "x", "", ways)
+    said = str(caught.value)
+    assert "  new set   seedbed deploy SWEEP -n rl --name ANOTHER ..." in said.splitlines()
+    assert "helm" not in said
+    with pytest.raises(SeedbedError, match=r"learner\.acceptChange c1234567 names another"):
+        check_resume(old, new, "x", "c1234567", ways)

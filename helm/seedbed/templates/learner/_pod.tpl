@@ -54,7 +54,11 @@ spec:
         {{- $own := include "seedbed.ownFolder" . }}
         - --run-dir={{ include "seedbed.runDirectory" . }}
         - --owner={{ include "seedbed.owner" . }}
+        {{- with $.root.Values.set }}
+        - --called-as=seedbed deploy SWEEP -n {{ $.root.Release.Namespace }} --name {{ . }}
+        {{- else }}
         - --called-as=helm -n {{ $.root.Release.Namespace }} upgrade {{ $.root.Release.Name }}
+        {{- end }}
         {{- with $learner.acceptChange }}
         - --change={{ . }}
         {{- end }}
