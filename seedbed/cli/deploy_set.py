@@ -18,13 +18,14 @@ from seedbed.deploy.chart_values import check_chart, profile_file
 from seedbed.deploy.follow import follow_controller
 from seedbed.deploy.images import build_and_push, note_on_localhost
 from seedbed.deploy.programs import run as call
+from seedbed.deploy.set_names import names_of_runs, objects_in, objects_of_file
 from seedbed.deploy.set_shapes import Chart, Shape, group_by_shape, render_shape
 from seedbed.deploy.sets import (
-    SetRelease,
     check_chart_of,
     check_limits,
     check_names,
     check_rights,
+    file_in,
     install_set,
     plan_of_release,
     render_set,
@@ -104,7 +105,9 @@ def deploy_set(args: argparse.Namespace) -> None:
     limits = Limits(args.max_learners, args.max_actors or 0, args.max_gpus or 0)
     shapes = _shapes(wanted, chart, registry)
     check_limits(shapes, limits)
-    release = render_set(wanted, shapes, chart, limits, of_the_set)
+    before = [] if args.render is None else objects_of_file(file_in(args.render), wanted.name)
+    names = names_of_runs(wanted, before)
+    release = render_set(wanted, shapes, chart, limits, of_the_set, names)
     print_lines(f"{plan(wanted, args.experiment, Path(wanted.name) / 'not there')}")
     print_lines("\n".join(plan_of_release(wanted, shapes, limits, release)))
     if args.dry_run:
@@ -115,7 +118,7 @@ def deploy_set(args: argparse.Namespace) -> None:
             f"{file} has the objects of the set: kubectl -n {args.namespace} apply -f {file}"
         )
     else:
-        _install(args, wanted, chart, limits, of_the_set, shapes, release)
+        _install(args, wanted, chart, limits, of_the_set, shapes)
 
 
 def _install(
@@ -125,12 +128,13 @@ def _install(
     limits: Limits,
     of_the_set: Mapping[str, Any],
     shapes: Sequence[Shape],
-    release: SetRelease,
 ) -> None:
     kubectl = ("kubectl", f"--namespace={args.namespace}")
     call(*kubectl, "get", "--raw=/version")
     check_chart_of(wanted.name, args.namespace, is_set=True)
-    check_names(wanted, args.namespace)
+    names = names_of_runs(wanted, objects_in(args.namespace, wanted.name))
+    check_names(wanted, names, args.namespace)
+    release = render_set(wanted, shapes, chart, limits, of_the_set, names)
     check_rights(release)
     if args.registry:
         source = Path(__file__).resolve().parents[2]
@@ -139,7 +143,7 @@ def _install(
             experiment = shape.runs[0].experiment
             built[shape.key] = build_and_push(source, args.registry, experiment, shape.objects)
         shapes = _shapes(wanted, chart, built)
-        release = render_set(wanted, shapes, chart, limits, of_the_set)
+        release = render_set(wanted, shapes, chart, limits, of_the_set, names)
     if note := note_on_localhost(kubectl, shapes[0].objects):
         print_lines(note)
     install_set(release, args.retry)

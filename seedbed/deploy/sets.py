@@ -91,6 +91,7 @@ def render_set(
     chart: Chart,
     limits: Limits,
     given: Mapping[str, Any],
+    names: Sequence[str],
 ) -> SetRelease:
     """Render the release of a set.
 
@@ -100,12 +101,13 @@ def render_set(
         chart: The chart of its runs.
         limits: Of what is awake.
         given: Values of the chart `seedbed-set` over those that follow.
+        names: Names that runs of the set have or may get.
 
     Raises:
         SeedbedError: CONFIG, the chart refuses a value, or an object would be too large, with both
             numbers; DEPLOY, Helm failed.
     """
-    values = merged(_values(wanted, shapes, chart, limits), given)
+    values = merged(_values(wanted, shapes, chart, limits, names), given)
     with tempfile.TemporaryDirectory(prefix="seedbed-deploy-") as folder:
         file = values_file(Path(folder), "values", values)
         place = (wanted.name, str(SET_CHART), f"--namespace={chart.namespace}")
@@ -117,7 +119,11 @@ def render_set(
 
 
 def _values(
-    wanted: ResolvedSet, shapes: Sequence[Shape], chart: Chart, limits: Limits
+    wanted: ResolvedSet,
+    shapes: Sequence[Shape],
+    chart: Chart,
+    limits: Limits,
+    names: Sequence[str],
 ) -> dict[str, Any]:
     templates = {"shapes": {shape.key: shape.objects for shape in shapes}}
     text = json.dumps(templates, sort_keys=True, separators=(",", ":"))
@@ -134,7 +140,7 @@ def _values(
             "experiment": dump_experiment(wanted.base, named_only=True),
             "templates": base64.b64encode(packed).decode(),
         },
-        "names": [run.name for run in wanted.runs],
+        "names": list(names),
         "limits": limits._asdict(),
         "objects": _kinds(shapes),
         "rules": _without_doubles(rule for shape in shapes for rule in shape.rules),
@@ -227,13 +233,18 @@ def plan_of_release(
     return lines
 
 
+def file_in(folder: Path) -> Path:
+    """Return the file of a folder that has the objects of a set's release."""
+    return folder / "set.yaml"
+
+
 def write_files(release: SetRelease, folder: Path) -> Path:
     """Write the objects of a set's release to a file, for GitOps.
 
     Raises:
         SeedbedError: CONFIG, the file cannot be written.
     """
-    file = folder / "set.yaml"
+    file = file_in(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file.write_text(release.manifest)
@@ -320,8 +331,13 @@ def check_chart_of(name: str, namespace: str, is_set: bool) -> None:
             )
 
 
-def check_names(wanted: ResolvedSet, namespace: str) -> None:
+def check_names(wanted: ResolvedSet, names: Sequence[str], namespace: str) -> None:
     """Refuse a set of which a name is there already, of a release or of another set.
+
+    Args:
+        wanted: The set.
+        names: Names that runs of the set have or may get.
+        namespace: Its namespace.
 
     Raises:
         SeedbedError: CONFIG, with the name; DEPLOY, no cluster answers.
@@ -331,7 +347,7 @@ def check_names(wanted: ResolvedSet, namespace: str) -> None:
     for other in found.sets:
         if other.name != wanted.name:
             taken |= dict.fromkeys((*other.runs, *other.awake), f"a run of the set {other.name}")
-    for name in (wanted.name, *(run.name for run in wanted.runs)):
+    for name in (wanted.name, *names):
         if name in taken:
             raise ConfigError(
                 f"{name} is {taken[name]} in namespace {namespace} already: choose another name of "

@@ -19,6 +19,8 @@ from seedbed.cli.main import main
 from seedbed.deploy.set_shapes import RESOURCES
 from seedbed.deploy.sizes import LIMIT_BYTES
 from seedbed.runtime.exit_codes import ExitCode
+from seedbed.services.sets.spec import read_spec
+from seedbed.sets.folder import read_members, write_set
 from seedbed.sets.resolve import resolve
 from seedbed.sets.run_objects import objects_of_run, shape_of
 from seedbed.sets.sweep import read_sweep
@@ -220,6 +222,103 @@ def test_values_of_the_sets_chart(programs: Programs, tmp_path: Path) -> None:
     assert claim["spec"]["resources"]["requests"]["storage"] == "2Gi"
     text = json.dumps(objects["Deployment", "cartpole-vtrace-set"])
     assert "--owns-runs" in text
+
+
+def sweep_of(folder: Path, base: str, *rates: str) -> tuple[str, ...]:
+    """A command of a set whose experiment has another learning rate each time."""
+    folder.mkdir(exist_ok=True)
+    (folder / "own.yaml").write_text(
+        "name: own\nenvironment: {id: CartPole-v1}\nstop: {env_frames: 10000}\n"
+        f"learner: {{optimizer: {{learning_rate: {base}}}}}\n"
+    )
+    file = folder / "rates.yaml"
+    axes = f"{{learner.optimizer.learning_rate: [{', '.join(rates)}]}}"
+    file.write_text(f"name: lab\nexperiment: own.yaml\naxes: {axes}\n")
+    return ("deploy", str(file), "--max-learners", "1")
+
+
+def granted(objects: Objects) -> set[str]:
+    """Names of runs that the Roles of a set let the controller and the meters touch."""
+    names = [
+        {
+            name.removesuffix("-state")
+            for rule in objects["Role", role]["rules"]
+            for name in rule.get("resourceNames", [])
+            if name.endswith("-state") and name != "lab-set-state"
+        }
+        for role in ("lab-set", "lab-set-cost")
+    ]
+    assert names[0] == names[1]
+    return names[0]
+
+
+def as_controller(objects: Objects, spec: Path, folder: Path) -> list[str]:
+    """What a controller that reads a release makes of its folder: the names of all runs."""
+    found = objects["ConfigMap", "lab-set"]
+    spec.mkdir(exist_ok=True)
+    for name, text in found["data"].items():
+        (spec / name).write_text(text)
+    for name, text in found["binaryData"].items():
+        (spec / name).write_bytes(base64.b64decode(text))
+    write_set(folder, read_spec(spec).wanted)
+    return [member.name for member in read_members(folder)]
+
+
+def test_names_that_collide_in_an_upgrade_are_those_of_the_roles(
+    programs: Programs, tmp_path: Path
+) -> None:
+    out, spec, folder = tmp_path / "out", tmp_path / "spec", tmp_path / "set"
+    first = render(out, *sweep_of(tmp_path / "sweep", "0.001", "0.001", "0.003"))
+    assert granted(first) == {"lab-s1", "lab-lr-3e-3-s1"}
+    assert as_controller(first, spec, folder) == ["lab-s1", "lab-lr-3e-3-s1"]
+    # The same command: the same Roles.
+    assert granted(render(out, *sweep_of(tmp_path / "sweep", "0.001", "0.001", "0.003"))) == {
+        "lab-s1", "lab-lr-3e-3-s1",
+    }  # fmt: skip
+    # The experiment's own rate, whose run has no rate in its name, is another one.
+    upgrade = sweep_of(tmp_path / "sweep", "0.005", "0.005", "0.001")
+    second = render(out, *upgrade)
+    names = as_controller(second, spec, folder)
+    (new,) = {*names} - {"lab-s1", "lab-lr-3e-3-s1"}
+    assert new not in ("lab-lr-1e-3-s1", "lab-lr-5e-3-s1"), "no name collided"
+    assert {*names} <= granted(second), "runs that the command no longer names, too"
+    # And once more over that.
+    third = render(out, *sweep_of(tmp_path / "sweep", "0.007", "0.007", "0.005"))
+    names = as_controller(third, spec, folder)
+    assert len(names) == 4
+    assert {*names} <= granted(third)
+
+
+@pytest.mark.parametrize("left", ["all", "state", "role"])
+def test_an_upgrade_on_a_cluster_finds_the_names_of_before(
+    programs: Programs, tmp_path: Path, left: str
+) -> None:
+    """Also where an uninstall has left the state, or no controller has written one yet."""
+    first = render(tmp_path / "out", *sweep_of(tmp_path / "sweep", "0.001", "0.001", "0.003"))
+    names = as_controller(first, tmp_path / "spec", tmp_path / "set")
+    state = first["ConfigMap", "lab-set-state"]
+    runs = json.dumps({name: {"state": "waiting"} for name in names})
+    state["binaryData"] = {"runs.json.gz": base64.b64encode(gzip.compress(runs.encode())).decode()}
+    there = {
+        "all": [first["ConfigMap", "lab-set"], state, first["Role", "lab-set"]],
+        "state": [state],
+        "role": [first["ConfigMap", "lab-set"], first["Role", "lab-set-cost"]],
+    }[left]
+    for item in there:
+        item["metadata"]["namespace"] = "default"
+    other = object_of("ConfigMap", "other-set-state", "seedbed-set", "other")
+    runs = json.dumps({"other-s1": {"state": "waiting"}})
+    other["binaryData"] = {"runs.json.gz": base64.b64encode(gzip.compress(runs.encode())).decode()}
+    (programs.folder / "seedbed-set.json").write_text(json.dumps({"items": [*there, other]}))
+    programs.pods([pod("lab-set-6d5f-x2x", ready=True)])
+    assert main([*sweep_of(tmp_path / "sweep", "0.005", "0.005", "0.001")]) == 0
+    (tmp_path / "second").mkdir()
+    words = sweep_of(tmp_path / "sweep", "0.005", "0.005", "0.001")
+    second = render(tmp_path / "second", *words)
+    used = as_controller(second, tmp_path / "spec", tmp_path / "set")
+    found = programs.values("set")["names"]
+    assert {*used} <= {*found}
+    assert "other-s1" not in found
 
 
 @pytest.mark.parametrize("option", [["--dry-run"], ["--render", "out"]])
