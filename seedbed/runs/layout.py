@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from seedbed.config import Experiment
+from seedbed.config.yaml_text import load_yaml
 from seedbed.rpc.local.addresses import SUFFIX
 from seedbed.runtime.exit_codes import RunDirectoryError
 from seedbed.runtime.files import TEMPORARY
@@ -20,8 +21,6 @@ PASSING = (
 )  # fmt: skip
 _SOCKET_PATH_BYTES = 107  # sun_path has 108, the last is NUL (unix(7))
 _ESCAPE = re.compile("%[0-9a-fA-F]{2}")
-# The safe one in C, where PyYAML has it: a set reads the file of each run again and again.
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def checkpoint_directory(path: str | Path, experiment: Experiment) -> str:
@@ -87,7 +86,7 @@ def _count(path: Path) -> int | None:
 def _gossip(path: Path) -> dict[str, Any]:
     """Read the section `gossip` of the run at `path`; empty where it is not stored."""
     try:
-        return dict(yaml.load((path / "experiment.yaml").read_text(), _LOADER)["gossip"])
+        return dict(load_yaml((path / "experiment.yaml").read_text())["gossip"])
     except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError):
         return {}
 

@@ -378,8 +378,7 @@ class SetController:
 
     def _leave(self, name: str, entry: Entry) -> None:
         """Delete what a run has: its workers, then its meter, and at last what they have read."""
-        objects = self._objects(name, entry)
-        kinds = [(item["kind"], item["metadata"]["name"], _component(item)) for item in objects]
+        kinds = self._spec.kinds(name)
         meters = [one for one in kinds if one[0] in (*_WORKERS, "CronJob") and one[2] in _METERS]
         workers = [one for one in kinds if one[0] in _WORKERS and one not in meters]
         for kind, item, _ in workers:

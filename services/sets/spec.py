@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from seedbed.runtime.exit_codes import ConfigError
 from seedbed.sets.needs import Limits
 from seedbed.sets.resolve import ResolvedSet, resolve
-from seedbed.sets.run_objects import shape_of
+from seedbed.sets.run_objects import PLACEHOLDER, shape_of
 from seedbed.sets.sweep import read_sweep
 
 
@@ -24,6 +24,22 @@ class Spec(NamedTuple):
     wanted: ResolvedSet
     limits: Limits
     shapes: dict[str, list[dict[str, Any]]]
+
+    def kinds(self, run: str) -> list[tuple[str, str, str]]:
+        """Return kind, name and component of every object that a run of any shape has.
+
+        An upgrade may have taken the shape of a run that is there.
+        """
+        found = {
+            (
+                item["kind"],
+                item["metadata"]["name"].replace(PLACEHOLDER, run),
+                item["metadata"].get("labels", {}).get("app.kubernetes.io/component", ""),
+            ): None
+            for template in self.shapes.values()
+            for item in template
+        }
+        return list(found)
 
     def template(self, experiment: Any) -> list[dict[str, Any]]:
         """Return the objects of a run's shape.
