@@ -3,7 +3,8 @@
 Attributes:
     runs: Runs by state.
     held: 1 where something keeps the runs that wait from starting, beside the limits: a person's
-        `pause`, the `budget`, `failures` that are alike, or `settings` that the set refuses.
+        `pause`, the `budget` (no other run fits, with nothing awake), `failures` that are alike, or
+        `settings` that the set refuses.
     frames: Emulator frames of all runs together.
     dollars: US dollars of all runs together.
     dollars_per_hour: US dollars an hour that the awake runs cost.
@@ -87,10 +88,14 @@ class SetMetrics:
         found = ""
         if holds.startswith("paused: "):
             found = "pause"
-        elif holds:
-            found = "failures" if holds == of.admission.brake else "settings"
-            if holds in (of.ended_by, of.admission.bound):
-                found = "budget"
+        elif of.ended_by:
+            found = "budget"
+        elif holds == of.admission.brake:
+            found = "failures" if holds else ""
+        elif holds != of.admission.bound:
+            found = "settings"
+        elif not of.book.up() and not self._refused():
+            found = "budget"  # beside awake runs it is only full for a while
         return {(self._name, one): float(one == found) for one in HOLDS}
 
     @property
@@ -171,9 +176,11 @@ class SetMetrics:
     @property
     def refused(self) -> dict[str, float]:
         """Runs that were refused."""
+        return {self._name: float(self._refused())}
+
+    def _refused(self) -> int:
         entries = list(self._of.book.entries.values())
-        waiting = sum(one.end == "refused" and not one.is_up for one in entries)
-        return {self._name: float(waiting)}
+        return sum(one.end == "refused" and not one.is_up for one in entries)
 
     @property
     def calls(self) -> dict[str, float]:

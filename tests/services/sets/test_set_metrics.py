@@ -101,6 +101,22 @@ def test_what_holds_the_runs_that_wait(cluster: SetCluster, tmp_path: Path) -> N
     assert held_by() == ["budget"]
 
 
+def test_a_budget_that_is_only_reserved_holds_nothing(cluster: SetCluster, tmp_path: Path) -> None:
+    """Nor does one that runs have found full whose objects are refused."""
+    wanted = spec(LR, LONG, budget={"dollars": 1.5 * RUN_DOLLARS})
+    one = controller(cluster, wanted, tmp_path / "set")
+    scraped = Scraped(one)
+    cluster.makes_pods = lambda name: "exceeded quota" if name.endswith("-learner") else ""
+    for _ in range(60):
+        one.reconcile()
+        assert not any(scraped("held", "by").values()), one.holds
+        cluster.step()
+    assert scraped("refused")[""] >= 2
+    cluster.makes_pods = lambda _: ""
+    until(cluster, one, lambda: "training" in cluster.states().values() and bool(one.holds))
+    assert not any(scraped("held", "by").values())
+
+
 def test_failures_that_are_alike_hold_the_others(cluster: SetCluster, tmp_path: Path) -> None:
     wanted = spec("learner.optimizer.learning_rate=1e-3,2e-3,3e-3,4e-3,5e-3", LONG)
     for run in wanted.wanted.runs:
