@@ -167,6 +167,26 @@ def test_edges_of_the_controller() -> None:
     assert ingress["ports"] == [{"protocol": "TCP", "port": "metrics"}]
 
 
+@pytest.mark.parametrize("kind", ["PodMonitor", "PodMonitoring"])
+def test_series_of_the_controller_and_of_the_runs_have_the_labels_of_the_rules(kind: str) -> None:
+    """The controller's own series have a label `set`: one of its pod would rename theirs."""
+    metrics = {"metrics": {"type": f"{kind[0].lower()}{kind[1:]}"}}
+
+    def labels(objects: Any) -> dict[str, str]:
+        (found,) = objects.of(kind)
+        spec = found["spec"]
+        if kind == "PodMonitoring":
+            return {one["to"]: one["from"] for one in spec["targetLabels"]["fromPod"]}
+        (endpoint,) = spec["podMetricsEndpoints"]
+        return {one["targetLabel"]: one["sourceLabels"][0] for one in endpoint["relabelings"]}
+
+    assert labels(rendered(**metrics)).keys() == {"experiment", "role"}
+    runs = labels(render({**metrics, "set": "try", "auth": {"existingSecret": "a"}}))
+    assert runs.keys() == {"experiment", "role", "set"}
+    assert runs["set"].endswith(("seedbed.dev/set", "label_seedbed_dev_set"))
+    assert labels(render(metrics)).keys() == {"experiment", "role"}
+
+
 def test_names_at_the_limit_and_one_letter_more() -> None:
     longest = "a" * 35
     objects = render(merged(VALUES, {"names": [longest]}), longest, SET_CHART)
