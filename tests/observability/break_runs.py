@@ -138,28 +138,33 @@ class Run:
             subprocess.run(["mount", "-o", "loop", image.name, str(folder / "run")], check=True)
         file = folder / "experiment.yaml"
         file.write_text(yaml.safe_dump(self._experiment(ports, grpc), sort_keys=False))
-        budget = self.experiment.get("stop", {}).get("dollars", 0)
-        made: dict[str, Container] = {}
+        self.containers = made = {}
         for name in self.names:
-            component, _, rank = name.partition("-")
-            seedbed = ["seedbed.cli.main", component]
-            metrics = f"{component}.metrics_port={ports[name]}"
-            command = {
-                "learner": [*seedbed, str(file), "--run-dir", str(folder / "run" / f"pong{rank}"),
-                            "--listen", grpc[name], "--linger", "--rank", rank or "0",
-                            "--set", metrics],
-                "actor": [*seedbed, str(file), "--learner",
-                          grpc[f"learner-{rank}" if rank else "learner"], "--set", metrics],
-                "cost": ["tests.observability.broken_pods", str(folder), str(ports["learner"]),
-                         str(ports[name]), str(budget), self.family],
-                "replay": [*seedbed, "--listen", grpc[name], "--directory", str(folder / name),
-                           "--sequences", "2000", "--metrics-port", str(ports[name])],
-            }[component]  # fmt: skip
-            if self.name == "down" and component == "learner":
-                command += ["--tls", str(short_certificate(folder / "tls"))]
-            command += self.options.get(name, [])
+            command = self._command(name, ports, grpc) + self.options.get(name, [])
             made[name] = Container(name, ports[name], command, folder / f"{name}.log")
-        self.containers = made
+
+    def _command(self, name: str, ports: dict[str, int], grpc: dict[str, str]) -> list[str]:
+        """Return the module of a container, and its arguments."""
+        folder, port = str(self.folder), str(ports[name])
+        component, _, rank = name.partition("-")
+        if component == "controller":
+            return ["tests.observability.broken_sets", self.name, folder, port]
+        if component == "cost":
+            budget = str(self.experiment.get("stop", {}).get("dollars", 0))
+            return ["tests.observability.broken_pods", folder, str(ports["learner"]), port, budget,
+                    self.family]  # fmt: skip
+        seedbed = ["seedbed.cli.main", component]
+        if component == "replay":
+            return [*seedbed, "--listen", grpc[name], "--directory", f"{folder}/{name}",
+                    "--sequences", "2000", "--metrics-port", port]  # fmt: skip
+        seedbed += [f"{folder}/experiment.yaml", "--set", f"{component}.metrics_port={port}"]
+        if component == "actor":
+            return [*seedbed, "--learner", grpc[f"learner-{rank}" if rank else "learner"]]
+        seedbed += ["--run-dir", f"{folder}/run/pong{rank}", "--listen", grpc[name], "--linger",
+                    "--rank", rank or "0"]  # fmt: skip
+        if self.name == "down":
+            seedbed += ["--tls", str(short_certificate(self.folder / "tls"))]
+        return seedbed
 
     def _experiment(self, ports: dict[str, int], grpc: dict[str, str]) -> dict[str, Any]:
         made = {**self.experiment}
@@ -204,10 +209,11 @@ class Run:
             self.events[number](self)
         for name, item in self.containers.items():
             component, _, rank = name.partition("-")
-            if not item.is_there and component != "cost":
+            if not item.is_there and component not in ("cost", "controller"):
                 continue
-            labels = {"namespace": "rl", "experiment": "pong", "role": component}
-            labels["pod"] = f"pong-{component}-{rank or 0}"
+            experiment = "lab" if component == "controller" else "pong"
+            labels = {"namespace": "rl", "experiment": experiment, "role": component}
+            labels["pod"] = f"{experiment}-{component}-{rank or 0}"
             text = item.scrape()
             self._add(number, "up", labels, str(int(text is not None)))
             for family in text_string_to_metric_families(text or ""):
@@ -272,6 +278,7 @@ def _repeated(value: str, times: int) -> str:
     return f"{value}+0x{times - 1}" if value == "NaN" else f"{value}x{times - 1}"
 
 
+CONTROLLER = ("controller",)
 RUNS_MADE = (
     Run("healthy", {}),
     Run("replay", {}, **DQN),
@@ -306,7 +313,15 @@ RUNS_MADE = (
     Run("training-hangs", {12: wait(training=1e6)}, **{**DQN, "agent": WAITING + "Dqn"}),
     Run("lag", {0: wait(training=0.5)}, agent=WAITING + "Vtrace",
         learner={**EXPERIMENT["learner"], "queue_batches": 40}),
+    # Controllers of sets: all runs end; the API server makes no learner; the controller is killed;
+    # the bound is a third of what all runs cost.
+    Run("set", {}, CONTROLLER),
+    Run("set-refused", {}, CONTROLLER),
+    Run("set-silent", {24: lambda run: run.containers["controller"].end(signal.SIGKILL)},
+        CONTROLLER),
+    Run("set-dear", {}, CONTROLLER),
     # Those of half an hour.
+    Run("set-hangs", {}, CONTROLLER, minutes=33),
     Run("idle", {4: lambda run: run.containers["actor"].end()}, minutes=LONG),
     Run("last-resort", {}, minutes=LONG),
     Run("pending", {0: no_node("learner")}, minutes=LONG),
