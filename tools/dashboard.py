@@ -1,8 +1,9 @@
-"""The dashboard, as code: `python tools/dashboard.py` writes it into the chart `seedbed-platform`.
+"""The dashboards, as code: `python tools/dashboard.py` writes them into the chart
+`seedbed-platform`.
 
-One dashboard for all experiments. With `--check` it writes nothing and fails where the committed
-file is not what this says. Every series has the labels `namespace` and `experiment`, from the
-chart's monitors or the relabelings in `k8s/prometheus.yaml`.
+One is for all experiments, one for sets of runs (`tools/dashboard_sets.py`). With `--check` it
+writes nothing and fails where a committed file is not what this says. Every series has the labels
+`namespace` and `experiment`, from the chart's monitors or the relabelings in `k8s/prometheus.yaml`.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from tools.dashboard_panels import (
-    SOURCE,
-    WIDTH,
     by_experiment,
     graph,
+    labels_variable,
+    laid_out,
     mean,
     metric,
     named,
@@ -26,10 +27,12 @@ from tools.dashboard_panels import (
     rate,
     stat,
 )
+from tools.dashboard_sets import sets_dashboard
 from tools.generated import write_or_check
 
 ROOT = Path(__file__).resolve().parents[1]
 FILE = ROOT / "helm" / "seedbed-platform" / "files" / "dashboard.json"
+SETS_FILE = FILE.with_name("dashboard-sets.json")
 
 
 def gossip() -> list[dict[str, Any]]:
@@ -287,56 +290,33 @@ def rows() -> dict[str, list[dict[str, Any]]]:
 
 def variables() -> list[dict[str, Any]]:
     """Data source, cluster, namespace, experiment."""
-
-    def labels(name: str, query: str, everything: str = ".+") -> dict[str, Any]:
-        return {
-            "name": name, "type": "query", "datasource": SOURCE, "query": query, "refresh": 2,
-            "includeAll": True, "multi": True, "allValue": everything, "sort": 1,
-            "current": {"text": "All", "value": "$__all"},
-        }  # fmt: skip
-
+    frames = "seedbed_env_frames_total"
+    within = 'cluster=~"$cluster",namespace=~"$namespace"'
     return [
         {"name": "datasource", "type": "datasource", "query": "prometheus"},
         # `.*` matches series without the label.
-        labels("cluster", "label_values(seedbed_env_frames_total, cluster)", ".*"),
-        labels(
-            "namespace", 'label_values(seedbed_env_frames_total{cluster=~"$cluster"}, namespace)'
+        labels_variable("cluster", f"label_values({frames}, cluster)", ".*"),
+        labels_variable(
+            "namespace", f'label_values({frames}{{cluster=~"$cluster"}}, namespace)'
         ),
-        labels(
-            "experiment",
-            'label_values(seedbed_env_frames_total{cluster=~"$cluster",namespace=~"$namespace"}, '
-            "experiment)",
-        ),
-    ]
+        labels_variable("experiment", f"label_values({frames}{{{within}}}, experiment)"),
+    ]  # fmt: skip
 
 
 def dashboard() -> dict[str, Any]:
-    """The whole, laid out from left to right."""
-    panels: list[dict[str, Any]] = []
-    y = 0
-    for title, items in rows().items():
-        panels.append({"type": "row", "title": title, "gridPos": {"x": 0, "y": y, "w": 24, "h": 1}})
-        x, y, height = 0, y + 1, 0
-        for item in items:
-            place = item["gridPos"]
-            if x + place["w"] > WIDTH:
-                x, y, height = 0, y + height, 0
-            place["x"], place["y"] = x, y
-            x, height = x + place["w"], max(height, place["h"])
-            panels.append(item)
-        y += height
-    for number, item in enumerate(panels, 1):
-        item["id"] = number
+    """The whole."""
     return {
         "uid": "seedbed", "title": "Seedbed", "tags": ["seedbed"], "schemaVersion": 41,
         "editable": False, "refresh": "10s", "time": {"from": "now-30m", "to": "now"},
-        "templating": {"list": variables()}, "panels": panels,
+        "templating": {"list": variables()}, "panels": laid_out(rows()),
     }  # fmt: skip
 
 
 def main() -> int:
     """Write, or check."""
-    return write_or_check({FILE: json.dumps(dashboard(), indent=1) + "\n"}, "tools/dashboard.py")
+    texts = {FILE: dashboard(), SETS_FILE: sets_dashboard()}
+    made = {file: json.dumps(one, indent=1) + "\n" for file, one in texts.items()}
+    return write_or_check(made, "tools/dashboard.py")
 
 
 if __name__ == "__main__":

@@ -23,11 +23,17 @@ def ci(name: str) -> Rendered:
     return render(values)
 
 
-def test_the_dashboard_is_the_one_of_the_repository_and_has_the_sidecars_label() -> None:
+def test_the_dashboards_are_those_of_the_repository_and_have_the_sidecars_label() -> None:
     (found,) = render().of("ConfigMap")
     assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
-    committed = (CHART / "files" / "dashboard.json").read_text()
-    assert json.loads(found["data"]["seedbed.json"]) == json.loads(committed)
+    files = {"seedbed.json": "dashboard.json", "seedbed-sets.json": "dashboard-sets.json"}
+    assert found["data"].keys() == files.keys()
+    uids = set()
+    for key, file in files.items():
+        made = json.loads(found["data"][key])
+        assert made == json.loads((CHART / "files" / file).read_text())
+        uids.add(made["uid"])
+    assert len(uids) == 2, "Grafana keeps one of those with one uid"
 
 
 def test_every_runbook_has_the_address_of_one_value() -> None:
@@ -41,7 +47,8 @@ def test_every_runbook_has_the_address_of_one_value() -> None:
         for rule in alerts:
             address = rule["annotations"]["runbook_url"]
             assert address == f"{url}runbooks/{rule['alert']}.md"
-            assert "{{ $labels.experiment }}" in rule["annotations"]["summary"]
+            of = "set" if rule["alert"].startswith("SeedbedSet") else "experiment"
+            assert f"{{{{ $labels.{of} }}}}" in rule["annotations"]["summary"]
     source = yaml.safe_load((CHART / "files" / "rules.yaml").read_text())
     relative = ci("gmp").one("ClusterRules", "platform-rules")["spec"]
     assert relative == source

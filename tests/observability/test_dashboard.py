@@ -9,10 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import socket
-import subprocess
 import threading
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
@@ -27,6 +24,7 @@ from seedbed.services.cost.meter import CostMeter, Goal
 from seedbed.services.cost.prices import PriceList, Settings
 from tests.services.cost.test_meter import FakeCluster
 from tests.support.processes import START_S, Process, free_port
+from tests.support.prometheus import Prometheus, ask, assert_layout, queries_of
 from tests.support.shard_process import ALPHA, ShardProcess
 from tests.support.source_imports import ROOT
 from tests.support.waiting import wait_for
@@ -36,11 +34,7 @@ pytestmark = pytest.mark.skipif(
 )
 FILES = ROOT / "helm" / "seedbed-platform" / "files"
 DASHBOARD = json.loads((FILES / "dashboard.json").read_text())
-QUERIES = {
-    f"{panel['title']} / {target['legendFormat']}": target["expr"]
-    for panel in DASHBOARD["panels"]
-    for target in panel.get("targets", [])
-}
+QUERIES = queries_of(DASHBOARD)
 LABELS = {"namespace": "rl", "experiment": "short"}
 KEPT = {"namespace": "rl", "experiment": "kept"}
 
@@ -88,7 +82,7 @@ def prometheus(
 ) -> Iterator[str]:
     """Its address, once it has scraped runs with actors, updates, episodes and an evaluation."""
     folder = tmp_path_factory.mktemp("prometheus")
-    learner, actor, cost, own = free_port_pair(), free_port_pair(), free_port(), free_port()
+    learner, actor, cost = free_port_pair(), free_port_pair(), free_port()
     (folder / "experiment.yaml").write_text(
         "name: short\nenvironment: {id: CartPole-v1}\n"
         f"actor: {{envs_per_group: 4, metrics_port: {actor}}}\n"
@@ -135,19 +129,8 @@ def prometheus(
         ]
         + [{"job_name": "kept", "static_configs": kept[1]}],
     }
-    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
-    address = f"http://127.0.0.1:{own}"
-    with (folder / "prometheus.log").open("wb") as log:
-        server = subprocess.Popen(
-            [
-                "prometheus",
-                f"--config.file={folder / 'prometheus.yml'}",
-                f"--storage.tsdb.path={folder / 'data'}",
-                f"--web.listen-address=127.0.0.1:{own}",
-            ],
-            stdout=log,
-            stderr=log,
-        )
+    server = Prometheus(folder, config)
+    address = server.address
     try:
         _wait(lambda: ask(address, "seedbed_evaluations_total > 0"), train, "an evaluation")
         _wait(lambda: ask(address, "increase(seedbed_env_frames_total[5s]) > 0"), train, "frames")
@@ -160,8 +143,7 @@ def prometheus(
         stopping.set()
         looking.join()
         http.close()
-        server.terminate()
-        server.wait()
+        server.close()
         train.popen.terminate()
         train.wait()
 
@@ -184,14 +166,6 @@ def _wait(look: Any, train: Process, what: str) -> None:
         wait_for(seen, what, START_S, every_s=0.5)
     except AssertionError as error:
         raise AssertionError(f"{error}: {train.said[-2000:]}") from None
-
-
-def ask(address: str, query: str) -> list[Any]:
-    """The samples of a query, now."""
-    text = urllib.parse.urlencode({"query": query})
-    with urllib.request.urlopen(f"{address}/api/v1/query?{text}", timeout=10) as answer:
-        found: list[Any] = json.load(answer)["data"]["result"]
-    return found
 
 
 def as_grafana(query: str) -> str:
@@ -257,19 +231,7 @@ def test_a_learner_that_is_alone_leaves_those_panels_empty(prometheus: str) -> N
 
 
 def test_panels_do_not_overlap_and_say_where_data_comes_from() -> None:
-    taken: set[tuple[int, int]] = set()
-    for panel in DASHBOARD["panels"]:
-        place = panel["gridPos"]
-        cells = {
-            (place["x"] + dx, place["y"] + dy)
-            for dx in range(place["w"])
-            for dy in range(place["h"])
-        }
-        assert not cells & taken, panel["title"]
-        assert place["x"] + place["w"] <= 24
-        taken |= cells
-        for target in panel.get("targets", []):
-            assert target["datasource"]["uid"] == "${datasource}"
+    assert_layout(DASHBOARD)
 
 
 @pytest.mark.slow
