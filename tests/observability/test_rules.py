@@ -49,6 +49,7 @@ BROKEN = {
     "pending": ["SeedbedLearnerPending"],
     "set": [],
     "set-refused": ["SeedbedSetStuck"],
+    "set-hangs": ["SeedbedSetStuck"],
     "set-silent": ["SeedbedSetControllerSilent"],
     "set-dear": ["SeedbedSetOverForecast"],
     "queue-full": ["SeedbedUnrollQueueFull"],
