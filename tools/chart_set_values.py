@@ -163,6 +163,9 @@ class SetValues(Section):
     runs: Literal["keep", "delete"] = "keep"
     """What becomes of the runs when the release is removed. `keep`: each goes on to its own end.
     `delete`: they go with it. Volumes stay."""
+    volumes: Literal["keep", "free"] = "keep"
+    """Volumes of a run that is finished or pruned. `free`: the controller deletes them once the
+    rows and the best checkpoint of the run are on its own volume, and the run goes on no more."""
     image: SetImage = Field(default_factory=SetImage, description="")
     persistence: SetPersistence = Field(default_factory=SetPersistence, description="")
     resources: Resources = Field(default_factory=lambda: resources("50m", "128Mi", "256Mi"))

@@ -28,6 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = f"tokens, one `ROLE SECRET` a line (default: {TOKEN_FILE_VARIABLE} of the environment, "
     text += "or a Secret that the controller makes)"
     add("--token-file", metavar="FILE", help=text)
+    text = "delete the volumes of a finished or pruned run once its rows and its best checkpoint "
+    text += "are in the folder"
+    add("--free-volumes", action="store_true", help=text)
     add("--port", type=int, default=9093, help="port of HTTP (default %(default)s)")
 
 
@@ -65,9 +68,10 @@ def run(args: argparse.Namespace) -> None:
         api,
         spec,
         args.folder,
-        lambda url: RemoteLearner(url, tokens),
+        lambda url: RemoteLearner(url, tokens, keeps_best=args.free_volumes),
         api.owner() if args.owns_runs else None,
         secret.keep if secret else lambda: None,
+        frees_volumes=args.free_volumes,
     )
     stopping = threading.Event()
 

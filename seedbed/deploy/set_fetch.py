@@ -19,6 +19,8 @@ from seedbed.sets.folder import is_set, read_members
 
 # Of the controller's volume: what serves its process, and what the file system makes.
 _LEAVE = (*PASSING, "lock", "lock.[0-9]*", "lost+found")
+# Checkpoints of runs without a volume: `compare` reads rows alone.
+_NOT_COMPARED = ("*.safetensors",)
 # In a folder that `fetch` has begun: of which set it is, and which runs came from their volumes.
 _MARK = PurePosixPath("set/fetched.json")
 # Of a run whose objects are gone: where the chart mounts its volume.
@@ -66,7 +68,7 @@ def fetch_set(one: ClusterSet, directory: Path, print_line: Callable[[str], None
     begun = [name for name in rows_only if (directory / "runs" / name).is_dir()]
     if begun:
         print_line(
-            f"{counted(len(begun), 'run')} with rows alone, without a volume to read: "
+            f"{counted(len(begun), 'run')} with what the controller has, without a volume to read: "
             f"{', '.join(begun)}"
         )
     if failed:
@@ -96,7 +98,7 @@ def copy_of_set(one: ClusterSet, print_line: Callable[[str], None]) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise unwritable(folder, error) from error
-    whole = _transfer(one, folder, (), print_line)
+    whole = _transfer(one, folder, (), print_line, _NOT_COMPARED)
     for path in folder.rglob("*"):
         if path.is_file() and path not in whole:  # of a run that has begun anew
             path.unlink(missing_ok=True)
@@ -109,9 +111,21 @@ def copy_of_set(one: ClusterSet, print_line: Callable[[str], None]) -> Path:
 
 
 def _transfer(
-    one: ClusterSet, target: Path, skip: Sequence[str], print_line: Callable[[str], None]
+    one: ClusterSet,
+    target: Path,
+    skip: Sequence[str],
+    print_line: Callable[[str], None],
+    leave: Sequence[str] = (),
 ) -> frozenset[Path]:
-    """Bring the folder of the controller; return the files that are there."""
+    """Bring the folder of the controller; return the files that are there.
+
+    Args:
+        one: The set.
+        target: The folder here.
+        skip: Folders that stay there.
+        print_line: Takes lines on what happens.
+        leave: Patterns of names that stay there, too.
+    """
     claim, workload = f"{one.name}-set", one.controller
     if workload is None:
         raise SeedbedError(
@@ -132,7 +146,7 @@ def _transfer(
     given = (x.removeprefix(option) for x in container.get("args", []) if x.startswith(option))
     learner = Learner(0, workload, next(given, mount), "", volume, mount)
     release = Release(one.name, one.namespace, [workload])
-    source = Source(release, learner, "", _LEAVE, skip)
+    source = Source(release, learner, "", (*_LEAVE, *leave), skip)
     return Transfer(source, target, print_line, is_new=False).run()
 
 

@@ -223,6 +223,12 @@ def plan_of_release(
             f"  volumes of all {len(wanted.runs):,} runs, which stay when the runs have finished: "
             f"{money(volumes * _MONTH_HOURS)} a month until they are deleted"
         )
+        if release.values.get("volumes") == "free":
+            lines[-1] = (
+                f"  volumes of all {len(wanted.runs):,} runs: {money(volumes * _MONTH_HOURS)} a "
+                "month, less those of runs that are over, which the controller deletes once it "
+                "has their rows and best checkpoints"
+            )
     longest = max((run.name for run in wanted.runs), key=len)
     lines.append(f"  longest name: {longest}, {len(longest)} letters")
     lines.append(

@@ -16,6 +16,9 @@ from seedbed.runtime.http import BadRequest
 ROW_FILES = ("progress.csv", "evaluations.csv")
 WHOLE_FILES = ("summary.json", "experiment.yaml", "history.json")
 FILES = ROW_FILES + WHOLE_FILES
+# Served once the run has ended, and only then a file that observers are to have read, if one of
+# them has asked for it.
+BEST_FILE = "checkpoints/best.safetensors"
 # The most that one answer has of a file.
 MAX_PIECE_BYTES = 1 << 20
 # Bytes before an offset by whose digest a copy is compared with the file.
@@ -63,22 +66,27 @@ class ServedFiles:
         self._seen: dict[str, _Seen] = {}
         # As they were when they were read to their end, after the run's end; None: missing.
         self._read: dict[str, _Stamp | None] = {}
+        self._best_is_wanted = False
 
     @property
     def are_read(self) -> bool:
-        """Whether observers have read, since the run's end, each file to its end."""
+        """Whether observers have read, since the run's end, each file to its end.
+
+        The best checkpoint is one of them once it was asked for.
+        """
         if not self._has_ended():
             return False
         with self._lock:
             read = dict(self._read)
-        return all(name in read and read[name] == self._stamp(name) for name in FILES)
+        wanted = (*FILES, BEST_FILE) if self._best_is_wanted else FILES
+        return all(name in read and read[name] == self._stamp(name) for name in wanted)
 
     def answer(self, query: str) -> bytes:
         """Return a piece of a file behind a line of JSON.
 
         The line has `generation`, `offset` and `size` of the file, and whether it is `missing`. The
         piece begins at the offset of the query if the copy up to there is one of this generation,
-        and at 0 otherwise.
+        and at 0 otherwise. Until the run has ended, the best checkpoint is missing.
 
         Args:
             query: `file`, `generation` and `offset` of the copy, and `digest` of its end.
@@ -90,6 +98,10 @@ class ServedFiles:
         name, offset = _name(given), _offset(given)
         # Asked first: what is read afterwards is of a run that has ended.
         has_ended = self._has_ended()
+        if name == BEST_FILE:
+            self._best_is_wanted = True
+            if not has_ended:
+                return _answer("", 0, 0, True, b"")
         try:
             file = (self._path / name).open("rb")
         except FileNotFoundError:
@@ -126,7 +138,7 @@ class ServedFiles:
         and how often this process has seen it cut. The digest of a query finds what is cut or
         rewritten while no learner is there.
         """
-        if name in WHOLE_FILES:
+        if name not in ROW_FILES:
             stamp = _stamp_of(os.fstat(file.fileno()))
             return f"{stamp.inode:x}-{stamp.size:x}-{stamp.changed_ns:x}", stamp
         header = digest(file.readline(_MAX_HEADER_BYTES))
@@ -149,8 +161,9 @@ def _parse(query: str) -> Mapping[str, str]:
 
 def _name(given: Mapping[str, str]) -> str:
     name = given.get("file", "")
-    if name not in FILES:
-        raise BadRequest(f"file={name[:100]!r} must be one of {', '.join(FILES)}")
+    if name not in (*FILES, BEST_FILE):
+        names = ", ".join((*FILES, BEST_FILE))
+        raise BadRequest(f"file={name[:100]!r} must be one of {names}")
     return name
 
 

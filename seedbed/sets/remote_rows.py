@@ -1,7 +1,9 @@
 """A copy of the files of a run that its learner serves, kept up to date while it trains."""
 
 import json
+import logging
 import os
+import shutil
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -10,6 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from seedbed.runs.served_files import (
+    BEST_FILE,
     CHECKED_BYTES,
     MAX_OFFSET,
     MAX_PIECE_BYTES,
@@ -19,6 +22,7 @@ from seedbed.runs.served_files import (
 )
 from seedbed.runtime.files import TEMPORARY, atomic_write, read_object
 from seedbed.runtime.http import get_bytes, get_json
+from seedbed.runtime.text import printable
 from seedbed.runtime.tokens import Role, Tokens
 
 # Generations of the copies by file; JSON in the folder of the copies.
@@ -31,8 +35,13 @@ MAX_COPY_S = 20.0
 # Larger files are refused: a row of 1 KB every 10 s for four months.
 MAX_ROWS_BYTES = 1 << 30
 MAX_WHOLE_BYTES = 16 << 20
+MAX_BEST_BYTES = 256 << 20
+# Room that a copy of a checkpoint leaves for the rows of other runs.
+RESERVE_BYTES = 64 << 20
 _MAX_HEAD_BYTES = 1 << 10
 _MAX_GENERATION = 200
+
+log = logging.getLogger(__name__)
 
 
 class RowsReader:
@@ -46,10 +55,18 @@ class RowsReader:
         url: The learner's HTTP, such as `http://pong-learner-0.pong-learner:9090`.
         tokens: Tokens with the secret of an observer; None: none is sent.
         timeout_s: Longest wait for a part of an answer, in seconds.
+        keeps_best: Copy the best checkpoint of a run at its end, too.
     """
 
-    def __init__(self, url: str, tokens: Tokens | None, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        url: str,
+        tokens: Tokens | None,
+        timeout_s: float = TIMEOUT_S,
+        keeps_best: bool = False,
+    ) -> None:
         self._url, self._tokens, self._timeout_s = url.rstrip("/"), tokens, timeout_s
+        self._keeps_best = keeps_best
         # Generations of the drafts that this reader has begun.
         self._drafts: dict[Path, str] = {}
         self._until = 0.0  # monotonic time
@@ -71,6 +88,7 @@ class RowsReader:
         whole = [self._copy_rows(folder, name) for name in ROW_FILES]
         for name in WHOLE_FILES:
             self._copy_whole(folder, name)
+        whole.append(self._has_best(folder))
         if not (all(whole) and (folder / "summary.json").exists()):
             return False
         status = get_json(f"{self._url}/status", self._timeout_s, self._tokens, Role.OBSERVER)
@@ -144,6 +162,56 @@ class RowsReader:
             if not piece.content:
                 raise ValueError(f"{name} of {self._url} ends before its {piece.size} bytes")
 
+    def _has_best(self, folder: Path) -> bool:
+        """Copy the best checkpoint where it is wanted; return whether there is nothing to add.
+
+        A checkpoint that does not come leaves the rows as they are.
+        """
+        if not self._keeps_best:
+            self._forget(folder, BEST_FILE)  # of before, and perhaps of an earlier end
+            return True
+        try:
+            self._copy_best(folder)
+        except (OSError, ValueError) as error:
+            log.warning("%s", printable(str(error))[:300])
+            return False
+        return True
+
+    def _copy_best(self, folder: Path) -> None:
+        """Replace the copy of the best checkpoint where it has changed, one piece in memory.
+
+        Raises:
+            OSError, ValueError, SeedbedError: As of `copy`.
+        """
+        path, generation = folder / BEST_FILE, _generation_of(folder, BEST_FILE)
+        length = path.stat().st_size if path.exists() else 0
+        piece = self._ask(BEST_FILE, generation, length, b"")
+        if piece.missing:
+            self._forget(folder, BEST_FILE)
+            return
+        if (piece.generation, piece.offset, piece.size) == (generation, length, length) and length:
+            return
+        self._forget(folder, BEST_FILE)
+        words = f"{BEST_FILE} of {self._url} has {piece.size:,} bytes"
+        if piece.size > MAX_BEST_BYTES:
+            raise ValueError(f"{words}, and at most {MAX_BEST_BYTES:,} are copied")
+        if (free := shutil.disk_usage(folder).free) < piece.size + RESERVE_BYTES:
+            raise OSError(f"{words}, and {folder} has room for {free:,}: it is not copied")
+        draft = path.with_name(f"{TEMPORARY}{path.name}")
+        draft.parent.mkdir(exist_ok=True)
+        _write(draft, b"", os.O_TRUNC)
+        generation, length = piece.generation, 0
+        while True:
+            piece = self._ask(BEST_FILE, generation, length, b"")
+            if (piece.generation, piece.offset) != (generation, length) or not piece.content:
+                raise ValueError(f"{BEST_FILE} of {self._url} has changed: it is copied anew")
+            _write(draft, piece.content, os.O_APPEND)
+            length += len(piece.content)
+            if length == piece.size:
+                draft.replace(path)
+                _remember(folder, BEST_FILE, generation)
+                return
+
     def _ask(self, name: str, generation: str, offset: int, end: bytes) -> "_Piece":
         """Return the next piece of a file.
 
@@ -170,10 +238,11 @@ class RowsReader:
 
     def _forget(self, folder: Path, name: str) -> None:
         """Remove the copy of a file that the run has no more."""
-        draft = folder / f"{TEMPORARY}{name}"
+        path = folder / name
+        draft = path.with_name(f"{TEMPORARY}{path.name}")
         self._drafts.pop(draft, None)
-        for path in (folder / name, draft):
-            path.unlink(missing_ok=True)
+        for one in (path, draft):
+            one.unlink(missing_ok=True)
 
 
 class _Piece(NamedTuple):

@@ -159,6 +159,13 @@ class SetApi:
             if not more:
                 return found
 
+    def claims(self, run: str) -> list[str]:
+        """Return the names of the PersistentVolumeClaims of a run."""
+        selector = f"seedbed.dev/set={self._name},app.kubernetes.io/instance={run}"
+        path = f"/api/v1/namespaces/{self._namespace}/persistentvolumeclaims"
+        found = self._call("GET", path, query=[("labelSelector", selector), ("limit", "500")])
+        return [item["metadata"]["name"] for item in found["items"]]
+
     def refusals(self) -> list[dict[str, Any]]:
         """Return the events of the namespace by which pods could not be made, the newest last."""
         path = f"/api/v1/namespaces/{self._namespace}/events"

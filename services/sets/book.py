@@ -13,6 +13,8 @@ from seedbed.runtime.files import atomic_write
 # waiting: no objects. starting: objects are applied. awake: they are there. ending: the pods save
 # and end. leaving: objects are deleted.
 Phase = Literal["waiting", "starting", "awake", "ending", "leaving"]
+# Volumes of a run that is over, where they are to be freed. freeing: they are deleted.
+Volumes = Literal["", "freeing", "freed"]
 # How a run leaves; "" of one that does not.
 Outcome = Literal["", "finished", "failed", "paused", "refused", "bound", "limit"]
 
@@ -36,6 +38,7 @@ class Entry:
         learners: Learners that it takes while it is awake.
         actors: Actors.
         gpus: GPUs and TPU chips.
+        volumes: What is being done with its volumes; "" keeps them.
     """
 
     phase: Phase = "waiting"
@@ -52,6 +55,7 @@ class Entry:
     learners: int = 0
     actors: int = 0
     gpus: int = 0
+    volumes: Volumes = ""
 
     @property
     def is_up(self) -> bool:

@@ -6,6 +6,7 @@ done, so that nothing follows from a view of the cluster that may be old.
 """
 
 import logging
+import os
 import re
 import threading
 import time
@@ -16,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seedbed.runs.served_files import BEST_FILE
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.runtime.text import counted, printable
 from seedbed.services.sets.api import Pod, Refused, time_of_event
@@ -69,6 +71,8 @@ class SetController:
         learner: Returns the learner at an address, such as `http://a-learner-0.a-learner:9090`.
         owner: Reference to the set's release, which takes the runs with it; None leaves them.
         keep_secrets: Keeps the Secret of the set's tokens.
+        frees_volumes: Whether the volumes of a run are deleted once the run is finished or pruned,
+            and its rows and its best checkpoint are in the folder.
         now: Returns Unix time.
         clock: Returns monotonic time.
 
@@ -89,10 +93,12 @@ class SetController:
         keep_secrets: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
+        frees_volumes: bool = False,
     ) -> None:
         self._api, self._spec, self._folder, self._owner = api, spec, folder, owner
         self._now, self._clock, self._keep_secrets = now, clock, keep_secrets
         self.limits = spec.limits
+        self._frees_volumes = frees_volumes
         self._refusal = ""
         try:
             write_set(folder, spec.wanted)
@@ -150,6 +156,8 @@ class SetController:
         if known and self._has_pods and self._try("folder", self._read_members):
             self._try("admission", self._admit)
         self._try("state", lambda: self.page.publish(self._api))
+        if known:
+            self._try("volumes", self._free_some)
         self.reconciled_at = self._now()
 
     @property
@@ -422,6 +430,47 @@ class SetController:
         self.book.save()
         log.info("%s has left (%s): %s", name, entry.end, entry.why)
 
+    # --- volumes -----------------------------------------------------
+
+    def kept_for(self, member: Member) -> str:
+        """Return why the volumes of a run that is over are kept, or that they are freed.
+
+        It is empty where they are kept because nobody has asked for anything else.
+        """
+        entry = self.book.of(member.name)
+        if entry.volumes:
+            return "its volumes are freed"
+        if not self._frees_volumes:
+            return ""
+        if self.paused(member.name):
+            return "its volumes are kept: a person has paused it"
+        if member.status().get("rows_read") is not True:
+            return "its volumes are kept: not all that it has written at its end has come home"
+        elsewhere = "://" in member.experiment.learner.checkpoint.directory
+        if not elsewhere and not (member.run / BEST_FILE).is_file():
+            return "its volumes are kept: it has no best checkpoint here"
+        return ""
+
+    def _free_some(self) -> None:
+        """Delete the volumes of runs that are over and have all that is to be kept at home."""
+        for name, row in self.page.rows.items():
+            entry, member = self.book.of(name), self._members[name]
+            if entry.is_up or entry.volumes == "freed":
+                continue
+            if entry.volumes == "":
+                is_over = row["state"] in ("finished", "pruned")
+                if not (self._frees_volumes and is_over) or self.kept_for(member):
+                    continue
+                _sync(member.run)
+                entry.volumes = "freeing"
+                self.book.save()
+            for claim in self._api.claims(name):
+                self._api.delete("PersistentVolumeClaim", claim)
+            entry.volumes = "freed"
+            self.book.save()
+            self.page.reread(name)
+            log.info("%s: its volumes are freed", name)
+
     # --- starts of runs ----------------------------------------------
 
     def _admit(self) -> None:
@@ -433,6 +482,8 @@ class SetController:
         for member, place in self.admission.waiting():
             entry = self.book.of(member.name)
             if entry.is_up or self.paused(member.name) or self._now() < entry.again:
+                continue
+            if entry.volumes:  # it would begin anew, and take the place of its rows
                 continue
             if starts == _STARTS or not self._starts(member, place):
                 return
@@ -495,6 +546,7 @@ class SetController:
             self._keep_pause(name, reason)
             self._begin_leave(name, "paused", reason)
             return
+        self._visits.begin(name)
         objects = self._objects(name, entry)
         try:
             for item in objects:
@@ -524,6 +576,20 @@ class SetController:
                 POLL_INTERVAL_S,
             )
             return False
+
+
+def _sync(folder: Path) -> None:
+    """Wait until all files of a folder are on the disk.
+
+    Raises:
+        OSError: One cannot be written.
+    """
+    for path in (folder, *folder.rglob("*")):
+        file = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
 
 
 def _component(item: Mapping[str, Any]) -> str:

@@ -38,7 +38,7 @@ STATES = (
 )
 _OPEN = STATES[:6]  # these go on
 HOLDS = ("pause", "budget", "failures", "settings")
-ERROR_PARTS = ("secrets", "state", "pods", "rows", "folder", "end", "runs", "admission")
+ERROR_PARTS = ("secrets", "state", "pods", "rows", "folder", "end", "runs", "volumes", "admission")
 
 METRICS = documented(
     __doc__,

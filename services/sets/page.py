@@ -77,6 +77,10 @@ class Page:
             if name in awake
         }
 
+    def reread(self, name: str) -> None:
+        """Read the state of a run anew, though the run is over."""
+        self._ended.pop(name, None)
+
     def publish(self, api: "SetApi") -> None:
         """Save the set's state on the cluster, if it has changed.
 
@@ -167,11 +171,15 @@ class Page:
             lost = "diverged" if last["code"] == ExitCode.DIVERGED else "failed"
             return lost, printable(last["cause"])
         if member.is_pruned:
-            return "pruned", "others were better at its rung"
+            return "pruned", _joined("others were better at its rung", self._of.kept_for(member))
         if member.is_finished:
-            return ("finished" if member.goes_to_end else "at its rung"), entry.why
+            if not member.goes_to_end:
+                return "at its rung", entry.why
+            return "finished", _joined(entry.why, self._of.kept_for(member))
         if reason := self._of.paused(member.name):
             return "paused", reason
+        if entry.volumes:
+            return "waiting", "its volumes are freed, and with them what it would go on from"
         refused = entry.why if entry.end == "refused" else ""
         return "waiting", refused
 
@@ -183,6 +191,10 @@ def _number(text: Any) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) else None
+
+
+def _joined(*words: str) -> str:
+    return "; ".join(filter(None, words))
 
 
 def _goal(member: Member, status: Mapping[str, Any]) -> int:

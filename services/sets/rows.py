@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from seedbed.numbers import check_number
 from seedbed.runtime.exit_codes import SeedbedError
-from seedbed.runtime.files import atomic_write
+from seedbed.runtime.files import atomic_write, read_object
 from seedbed.runtime.http import get_json
 from seedbed.runtime.text import printable
 from seedbed.runtime.tokens import Role, Tokens
@@ -45,11 +45,12 @@ class RemoteLearner:
     Args:
         url: Such as `http://pong-learner-0.pong-learner:9090`.
         tokens: With the secret of an observer; None: none is sent.
+        keeps_best: Copy the best checkpoint of its end, too.
     """
 
-    def __init__(self, url: str, tokens: Tokens | None) -> None:
+    def __init__(self, url: str, tokens: Tokens | None, keeps_best: bool = False) -> None:
         self._url, self._tokens = url, tokens
-        self._rows = RowsReader(url, tokens)
+        self._rows = RowsReader(url, tokens, keeps_best=keeps_best)
 
     def status(self) -> dict[str, Any]:
         """Return the object of /status."""
@@ -73,6 +74,8 @@ class RemoteLearner:
 
 class Visits:
     """Reads the learners that are there, each by one thread at a time.
+
+    `rows_read` in the status of a run's folder is true where the copies are those of its end.
 
     Args:
         folder: The folder of the set.
@@ -98,6 +101,17 @@ class Visits:
                 self._open[name] = self._pool.submit(self._read, name, self._known[name])
         wait([self._open[name] for name in urls], _DEADLINE_S)
 
+    def begin(self, name: str) -> None:
+        """Take note that a run goes on, so that the copies are no longer those of its end.
+
+        Raises:
+            OSError: Its status cannot be written.
+        """
+        file = self._folder / "runs" / name / "status.json"
+        status = read_object(file)
+        if status.get("rows_read"):
+            atomic_write(file, json.dumps({**status, "rows_read": False}) + "\n")
+
     def forget(self, name: str) -> None:
         """Let a run go, whose next learner is another one."""
         self._known.pop(name, None)
@@ -107,7 +121,7 @@ class Visits:
         folder = self._folder / "runs" / name
         try:
             status = learner.status()
-            learner.copy(folder)  # makes the folder
+            status["rows_read"] = learner.copy(folder)  # makes the folder
             atomic_write(folder / "status.json", json.dumps(status) + "\n")
         except (OSError, ValueError, SeedbedError) as error:
             log.info("%s: its learner is not read: %s", name, printable(str(error))[:200])

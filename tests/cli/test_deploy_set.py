@@ -222,6 +222,17 @@ def test_values_of_the_sets_chart(programs: Programs, tmp_path: Path) -> None:
     assert claim["spec"]["resources"]["requests"]["storage"] == "2Gi"
     text = json.dumps(objects["Deployment", "cartpole-vtrace-set"])
     assert "--owns-runs" in text
+    assert "--free-volumes" not in text
+
+
+def test_volumes_are_freed_by_one_option(
+    programs: Programs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    objects = render(tmp_path, *SET, "--set", "set.volumes=free")
+    assert "--free-volumes" in json.dumps(objects["Deployment", "cartpole-vtrace-set"])
+    said = capsys.readouterr().err
+    assert "a month, less those of runs that are over" in said
+    assert "until they are deleted" not in said
 
 
 def sweep_of(folder: Path, base: str, *rates: str) -> tuple[str, ...]:

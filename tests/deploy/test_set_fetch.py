@@ -116,7 +116,7 @@ def test_the_folder_is_that_of_a_set(cluster: StandIn, capsys: pytest.CaptureFix
         for name, content in found(cluster.volume / member.name).items():
             assert files[f"runs/{member.name}/{name}"] == content
     said = capsys.readouterr().err
-    assert "4 runs with rows alone, without a volume to read" in said
+    assert "4 runs with what the controller has, without a volume to read" in said
     pod = cluster.json("created")
     assert pod["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"] == (
         f"runs-{with_volume[1].name}-learner-0"
@@ -256,6 +256,22 @@ def test_a_volume_that_cannot_be_read_leaves_the_rows_and_stops_no_other(
     assert (Path("home/runs") / first.name / "progress.csv").exists()
     assert not (Path("home/runs") / first.name / "checkpoints").exists()
     assert (Path("home/runs") / second.name / "checkpoints/best.safetensors").exists()
+
+
+def test_a_run_whose_volume_is_freed_has_its_best_checkpoint(
+    cluster: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = members_of(cluster)[0]
+    (first.run / "checkpoints").mkdir()
+    (first.run / "checkpoints/best.safetensors").write_bytes(b"best" * 1000)
+    assert main(["fetch", "lr", "home"]) == 0
+    home = Path("home/runs") / first.name
+    assert (home / "checkpoints/best.safetensors").read_bytes() == b"best" * 1000
+    assert (home / "progress.csv").read_bytes() == (first.run / "progress.csv").read_bytes()
+    # A comparison reads no checkpoint.
+    compared(capsys, "lr")
+    assert list((tmp_path / "cache").rglob("evaluations.csv"))
+    assert not list((tmp_path / "cache").rglob("*.safetensors"))
 
 
 def compared(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:

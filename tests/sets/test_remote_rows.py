@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from seedbed.runs.served_files import FILES, MAX_PIECE_BYTES, ServedFiles
+from seedbed.checkpoints.store import BEST
+from seedbed.runs.served_files import BEST_FILE, FILES, MAX_PIECE_BYTES, ServedFiles
 from seedbed.runtime.files import atomic_write
 from seedbed.runtime.http import MetricsServer
 from seedbed.sets import remote_rows
@@ -60,8 +61,19 @@ class Run:
         self.rows = ProgressFile(self.path / "progress.csv")
         self.start()
 
-    def reader(self) -> RowsReader:
-        return RowsReader(f"http://127.0.0.1:{self.server.port}", None)
+    def reader(self, keeps_best: bool = False) -> RowsReader:
+        url = f"http://127.0.0.1:{self.server.port}"
+        return RowsReader(url, None, keeps_best=keeps_best)
+
+    def save_best(self, content: bytes) -> None:
+        (self.path / BEST_FILE).parent.mkdir(exist_ok=True)
+        atomic_write(self.path / BEST_FILE, content)
+
+    @property
+    def best(self) -> bytes | None:
+        """The copy of the best checkpoint."""
+        file = self.copy / BEST_FILE
+        return file.read_bytes() if file.exists() else None
 
     def end(self) -> None:
         self.over = True
@@ -257,6 +269,82 @@ def test_a_summary_before_the_end_of_a_resumed_run_is_no_end(run: Run) -> None:
     run.over = False
     assert run.reader().copy(run.copy) is False
     assert not run.files.are_read
+
+
+def test_the_best_checkpoint_comes_at_the_end_and_in_pieces(run: Run) -> None:
+    assert f"checkpoints/{BEST}" == BEST_FILE
+    content = os.urandom(3 * MAX_PIECE_BYTES + 5)
+    run.rows.append({"env_frames": 1})
+    run.save_best(b"of an earlier evaluation")
+    reader = run.reader(keeps_best=True)
+    assert reader.copy(run.copy) is False
+    assert run.best is None, "a better one may follow"
+    run.save_best(content)
+    run.end()
+    assert run.reader().copy(tmp := run.copy.with_name("other")) is False, "another asked for it"
+    assert not (tmp / "checkpoints").exists()
+    before = len(run.asked)
+    assert reader.copy(run.copy) is True
+    assert run.best == content
+    sizes = [len(run.files.answer(query)) for query in run.asked[before:] if "best" in query]
+    assert max(sizes) < MAX_PIECE_BYTES + 200
+    assert sent(run, reader) == 0
+    # The run goes on, and another reader has the folder alone.
+    run.over = False
+    (run.path / "summary.json").unlink()
+    assert run.reader(keeps_best=True).copy(run.copy) is False
+    assert run.best is None
+    run.save_best(b"better")
+    run.end()
+    assert run.reader(keeps_best=True).copy(run.copy) is True
+    assert run.best == b"better"
+    assert not list(run.copy.rglob(".tmp-*"))
+
+
+def test_a_best_checkpoint_that_was_asked_for_is_to_be_read(run: Run) -> None:
+    run.rows.append({"env_frames": 1})
+    run.save_best(b"best")
+    run.reader(keeps_best=True).copy(run.copy)
+    run.end()
+    for name in FILES:
+        run.files.answer(f"file={name}")
+    assert not run.files.are_read
+    run.files.answer(f"file={BEST_FILE}")
+    assert run.files.are_read
+    run.save_best(b"late")
+    assert not run.files.are_read
+
+
+def test_a_run_without_a_best_checkpoint_is_read_without_it(run: Run) -> None:
+    run.end()
+    assert run.reader(keeps_best=True).copy(run.copy) is True
+    assert run.best is None
+
+
+@pytest.mark.parametrize("limit", ["MAX_BEST_BYTES", "RESERVE_BYTES"])
+def test_a_best_checkpoint_without_room_leaves_the_rows(
+    run: Run, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    monkeypatch.setattr(remote_rows, limit, 3 if limit == "MAX_BEST_BYTES" else 1 << 60)
+    run.rows.append({"env_frames": 1})
+    run.save_best(b"best")
+    run.end()
+    assert run.reader(keeps_best=True).copy(run.copy) is False
+    run.is_copied()
+    assert run.best is None
+    assert not list(run.copy.rglob(".tmp-*"))
+
+
+def test_a_best_checkpoint_that_breaks_off_is_none(tmp_path: Path) -> None:
+    def answer(path: str) -> bytes:
+        if "best" not in path:
+            return head(missing=True, size=0)
+        begin = int(path.partition("offset=")[2].partition("&")[0])
+        return head(size=10, offset=begin) + (b"" if begin else b"abc")
+
+    with learner_that_answers(answer) as url:
+        assert RowsReader(url, None, keeps_best=True).copy(tmp_path) is False
+    assert not (tmp_path / BEST_FILE).exists()
 
 
 Answer = Callable[[str], bytes]

@@ -16,6 +16,7 @@ from typing import Any
 from seedbed.config.load import dump_experiment, parse_experiment
 from seedbed.config.yaml_text import load_yaml
 from seedbed.runs.evaluations import append_evaluation
+from seedbed.runs.served_files import BEST_FILE
 from seedbed.services.sets.api import Pod, Refused
 from seedbed.services.sets.controller import SetController
 from seedbed.services.sets.spec import Spec
@@ -98,6 +99,9 @@ class SetCluster:
         most: Most learners at the same time.
         now: Unix time, which may jump.
         clock: Monotonic time.
+        claims_of: Names of the volumes' claims, by run.
+        freed: Takes the name of a run whose claim is about to be deleted.
+        loses: Runs whose learners' files do not come home to the end.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -116,6 +120,9 @@ class SetCluster:
         self.most = 0
         self.now, self.clock = 1_000_000.0, 0.0
         self.runs_text = ""
+        self.claims_of: dict[str, set[str]] = {}
+        self.freed: Callable[[str], None] = lambda _: None
+        self.loses: set[str] = set()
         self._views: list[tuple[float, list[Pod]]] = []
         self._events: list[dict[str, Any]] = []
         self._saves: set[str] = set()
@@ -173,7 +180,21 @@ class SetCluster:
         self._call(f"APPLY {item['kind']} {item['metadata']['name']}", make)
 
     def delete(self, kind: str, name: str) -> None:
-        self._call(f"DELETE {kind} {name}", lambda: self.objects.pop((kind, name), None))
+        def remove() -> None:
+            self.objects.pop((kind, name), None)
+            run = name.removeprefix("runs-").removesuffix("-learner-0")
+            if kind == "PersistentVolumeClaim" and name in self.claims_of.get(run, ()):
+                self.freed(run)
+                self.claims_of[run].discard(name)
+                shutil.rmtree(self.volumes / run)
+
+        self._call(f"DELETE {kind} {name}", remove)
+
+    def claims(self, run: str) -> list[str]:
+        found: list[str] = self._call(
+            f"LIST claims of {run}", lambda: sorted(self.claims_of.get(run, ()))
+        )
+        return found
 
     def pods(self) -> list[Pod]:
         def read() -> list[Pod]:
@@ -238,6 +259,7 @@ class SetCluster:
             (volume / "up").unlink(missing_ok=True)
             return
         volume.mkdir(parents=True, exist_ok=True)
+        self.claims_of.setdefault(run, set()).add(f"runs-{run}-learner-0")
         if not (volume / "up").exists():
             self.begun.append(run)
             (volume / "up").touch()
@@ -258,6 +280,7 @@ class SetCluster:
             append_evaluation(volume, evaluation)
             end = {"updates": frames, "stop_reason": f"stop.env_frames: {frames}",
                    "evaluation": evaluation}  # fmt: skip
+            (volume / "best.safetensors").write_text(f"{run} {frames}")
             (volume / "summary.json").write_text(json.dumps({**counters, **end}))
         elif frames < experiment.stop.env_frames:
             self._saves.discard(run)
@@ -305,8 +328,9 @@ class SetCluster:
 class FakeLearner:
     """The learner of a run on the volumes of the cluster."""
 
-    def __init__(self, cluster: SetCluster, url: str) -> None:
+    def __init__(self, cluster: SetCluster, url: str, keeps_best: bool = False) -> None:
         self._cluster, self._run = cluster, url.removeprefix("http://").partition("-learner-0")[0]
+        self._keeps_best = keeps_best
 
     def status(self) -> dict[str, Any]:
         volume = self._cluster.volumes / self._run
@@ -333,22 +357,30 @@ class FakeLearner:
             (folder / name).unlink(missing_ok=True)
             if (volume / name).exists():
                 shutil.copy(volume / name, folder / name)
+        best = folder / BEST_FILE
+        best.unlink(missing_ok=True)
+        if over and self._keeps_best:
+            best.parent.mkdir(exist_ok=True)
+            shutil.copy(volume / "best.safetensors", best)
         if over:
             (volume / "read").touch()
         else:
             (volume / "read").unlink(missing_ok=True)
-        return over
+        return over and self._run not in self._cluster.loses
 
 
-def controller(cluster: SetCluster, wanted: Spec, folder: Path) -> SetController:
+def controller(
+    cluster: SetCluster, wanted: Spec, folder: Path, frees: bool = False
+) -> SetController:
     """A controller of the cluster, with the cluster's clock."""
     return SetController(
         cluster,  # type: ignore[arg-type]
         wanted,
         folder,
-        lambda url: FakeLearner(cluster, url),
+        lambda url: FakeLearner(cluster, url, frees),
         now=lambda: cluster.now,
         clock=lambda: cluster.clock,
+        frees_volumes=frees,
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from seedbed.runs.evaluations import append_evaluation
+from seedbed.runs.served_files import BEST_FILE
 from seedbed.runtime.exit_codes import ConfigError
 from seedbed.services.sets.book import Book
 from seedbed.services.sets.spec import Spec
@@ -340,21 +342,147 @@ def test_more_seeds_touch_no_awake_run(cluster: SetCluster, tmp_path: Path) -> N
     assert len(cluster.states()) == 6
 
 
+def is_home(cluster: SetCluster, folder: Path, run: str) -> bool:
+    """Whether a folder has all that a run has written at its end, and its best checkpoint."""
+    home, volume = folder / "runs" / run, cluster.volumes / run
+    status = json.loads((home / "status.json").read_text())
+    names = {"summary.json": "summary.json", "evaluations.csv": "evaluations.csv",
+             BEST_FILE: "best.safetensors"}  # fmt: skip
+    same = all((home / a).read_bytes() == (volume / b).read_bytes() for a, b in names.items())
+    return same and status["rows_read"] is True
+
+
+def claims(cluster: SetCluster) -> set[str]:
+    return {run for run, names in cluster.claims_of.items() if names}
+
+
+def test_volumes_stay_unless_they_are_to_be_freed(cluster: SetCluster, tmp_path: Path) -> None:
+    one = controller(cluster, spec(LR, SHORT), tmp_path / "set")
+    until(cluster, one, lambda: all_are(cluster, "finished"))
+    one.reconcile()
+    assert claims(cluster) == set(cluster.states())
+    assert not list((tmp_path / "set").rglob("*.safetensors"))
+
+
+def test_volumes_of_pruned_and_finished_runs_are_freed_once_all_is_home(
+    cluster: SetCluster, tmp_path: Path
+) -> None:
+    wanted = spec(LR, "stop.env_frames=900000", halving={"first": 100_000, "factor": 3})
+    folder, freed = tmp_path / "set", []
+
+    def notes(run: str) -> None:
+        assert cluster.states()[run] in ("pruned", "finished")
+        assert is_home(cluster, folder, run)
+        freed.append(run)
+
+    cluster.freed = notes
+    one = controller(cluster, wanted, folder, frees=True)
+    until(cluster, one, lambda: list(cluster.states().values()).count("at its rung") == 2)
+    assert not freed, "a run at its rung goes on"
+    until(cluster, one, lambda: all_are(cluster, "finished", "pruned") and not claims(cluster))
+    one.reconcile()
+    assert sorted(freed) == sorted(cluster.states())
+    assert all("its volumes are freed" in row["reason"] for row in cluster.rows.values())
+    before = len(cluster.log)
+    for _ in range(5):
+        one.reconcile()
+    assert not [call for call in cluster.log[before:] if "laims" in call], "asked once"
+
+
+def test_volumes_of_all_other_runs_stay(cluster: SetCluster, tmp_path: Path) -> None:
+    wanted = spec("learner.optimizer.learning_rate=1e-3,2e-3,3e-3,4e-3", SHORT, limits=Limits(4))
+    failed, paused, lost, finished = (run.name for run in wanted.wanted.runs)
+    one = controller(cluster, wanted, tmp_path / "set", frees=True)
+    cluster.loses.add(lost)
+    until(cluster, one, lambda: cluster.states()[paused] == "training")
+    cluster.fails[failed] = (42, "a loss of NaN")
+    cluster.data["set"][f"paused.{paused}"] = "for a talk"
+    ends = ("diverged", "paused", "finished")
+    until(cluster, one, lambda: all_are(cluster, *ends) and finished not in claims(cluster))
+    for _ in range(5):
+        one.reconcile()
+        cluster.step()
+    assert claims(cluster) == {failed, paused, lost}
+    assert "its volumes are kept: not all" in cluster.rows[lost]["reason"]
+
+
+def test_a_finished_run_that_a_person_has_paused_keeps_its_volume(
+    cluster: SetCluster, tmp_path: Path
+) -> None:
+    wanted = spec(LR, SHORT)
+    held = wanted.wanted.runs[0].name
+    cluster.data["set"]["paused"] = "not yet"
+    one = controller(cluster, wanted, tmp_path / "set", frees=True)
+    one.reconcile()
+    del cluster.data["set"]["paused"]
+    until(cluster, one, lambda: cluster.data.get(held, {}).get("finished") is not None)
+    cluster.data["set"][f"paused.{held}"] = "look at it"
+    until(cluster, one, lambda: all_are(cluster, "finished") and claims(cluster) == {held})
+    assert "a person has paused it" in cluster.rows[held]["reason"]
+    del cluster.data["set"][f"paused.{held}"]
+    until(cluster, one, lambda: not claims(cluster))
+
+
+def test_a_run_without_its_best_checkpoint_here_keeps_its_volume(
+    cluster: SetCluster, tmp_path: Path
+) -> None:
+    wanted = spec(LR, SHORT)
+    one = controller(cluster, wanted, tmp_path / "set")
+    until(cluster, one, lambda: all_are(cluster, "finished"))
+    one = controller(cluster, wanted, tmp_path / "set", frees=True)  # the option came later
+    for _ in range(5):
+        one.reconcile()
+        cluster.step()
+    assert claims(cluster) == set(cluster.states())
+    assert all("no best checkpoint" in row["reason"] for row in cluster.rows.values())
+
+
+def test_checkpoints_at_a_url_are_home(cluster: SetCluster, tmp_path: Path) -> None:
+    wanted = spec(LR, SHORT, "learner.checkpoint.directory=gs://lab/runs")
+    one = controller(cluster, wanted, tmp_path / "set")
+    until(cluster, one, lambda: all_are(cluster, "finished"))
+    one = controller(cluster, wanted, tmp_path / "set", frees=True)
+    until(cluster, one, lambda: not claims(cluster))
+
+
+def test_a_run_whose_volume_is_freed_never_begins_anew(cluster: SetCluster, tmp_path: Path) -> None:
+    one = controller(cluster, spec(LR, SHORT), tmp_path / "set", frees=True)
+    until(cluster, one, lambda: all_are(cluster, "finished") and not claims(cluster))
+    later = spec(LR, "stop.env_frames=400000", seeds=2)
+    one = controller(cluster, later, tmp_path / "set", frees=True)
+    until(cluster, one, lambda: len(cluster.states()) == 6 and not one.book.up())
+    until(
+        cluster, one,
+        lambda: list(cluster.states().values()).count("finished") == 3 and not claims(cluster),
+    )  # fmt: skip
+    assert len(cluster.begun) == 6
+    waiting = [row for row in cluster.rows.values() if row["state"] == "waiting"]
+    assert len(waiting) == 3
+    assert all("its volumes are freed" in row["reason"] for row in waiting)
+
+
 def story(folder: Path, wanted: Spec, kill: tuple[int, bool] | None, stale_s: float) -> SetCluster:
-    """Train a set whose controller is killed at a call, and started again."""
+    """Train a set whose controller is killed at a call, and started again; it frees volumes."""
     cluster = SetCluster(folder)
     cluster.stale_s, cluster.kill = stale_s, kill
     path = folder / "set"
-    one = controller(cluster, wanted, path)
+
+    def notes(run: str) -> None:
+        assert is_home(cluster, path, run)
+
+    cluster.freed = notes
+    one = controller(cluster, wanted, path, frees=True)
     for _ in range(300):
         try:
             one.reconcile()
         except Killed:
             cluster.kill = None
-            one = controller(cluster, wanted, path)
+            one = controller(cluster, wanted, path, frees=True)
             continue
         cluster.step()
-        if cluster.runs_text and all_are(cluster, "finished"):
+        is_over = bool(cluster.runs_text) and all_are(cluster, "finished")
+        entries = one.book.entries.values()
+        if is_over and all(entry.volumes == "freed" for entry in entries):
             return cluster
     raise AssertionError(
         f"killed at {kill}: {cluster.rows}, {Book.read(path / 'set/cluster.json')}"
@@ -369,6 +497,7 @@ def test_a_controller_that_is_killed_at_any_call_starts_nothing_twice_and_forget
     wanted = spec("learner.optimizer.learning_rate=1e-3,2e-3", SHORT, limits=Limits(1))
     calls = story(tmp_path / "whole", wanted, None, stale_s).log
     assert len(calls) > 50
+    assert len([call for call in calls if "DELETE PersistentVolumeClaim" in call]) == 2
     for number in range(1, len(calls) + 1, 4 if stale_s else 1):
         # A call that changes nothing is the same before and after.
         for after in (False, True)[: 1 + calls[number - 1].startswith(("APPLY", "PATCH", "DEL"))]:
@@ -378,3 +507,4 @@ def test_a_controller_that_is_killed_at_any_call_starts_nothing_twice_and_forget
             assert sorted(cluster.begun) == sorted(names), f"killed at {cluster.log[number - 1]}"
             assert cluster.most == 1
             assert {kind for kind, _ in cluster.objects} == {"ConfigMap"}
+            assert not claims(cluster), "and each was deleted once all was home"
