@@ -42,11 +42,13 @@ class Pod(NamedTuple):
         run: Name of the run.
         component: `learner`, `actor`, `replay`, `cost` or `last-resort`.
         name: Name of the pod.
+        waits: Why it has no node, in the scheduler's words; "" of one that has.
     """
 
     run: str
     component: str
     name: str
+    waits: str = ""
 
 
 class SetApi:
@@ -115,8 +117,12 @@ class SetApi:
             if error.status != 404:
                 raise
 
-    def apply(self, item: Mapping[str, Any]) -> None:
+    def apply(self, item: Mapping[str, Any], dry_run: bool = False) -> None:
         """Make an object or change it, on the server's side; the same one twice changes nothing.
+
+        Args:
+            item: The object.
+            dry_run: Only ask whether the API server would take it.
 
         Raises:
             Refused: The API server does not take the object.
@@ -124,6 +130,7 @@ class SetApi:
         """
         path = self._path(item["kind"], item["metadata"]["name"])
         query = [("fieldManager", MANAGER), ("force", "true")]
+        query += [("dryRun", "All")] * dry_run
         try:
             self._call("PATCH", path, item, _APPLY, query)
         except ApiException as error:
@@ -153,8 +160,10 @@ class SetApi:
                 run, component = (
                     labels.get(f"app.kubernetes.io/{key}", "") for key in ("instance", "component")
                 )
-                if (item.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
-                    found.append(Pod(run, component, item["metadata"]["name"]))
+                status = item.get("status") or {}
+                if status.get("phase") not in ("Succeeded", "Failed"):
+                    waits = _waits(status)
+                    found.append(Pod(run, component, item["metadata"]["name"], waits))
             more = (answer.get("metadata") or {}).get("continue") or ""
             if not more:
                 return found
@@ -201,6 +210,14 @@ class SetApi:
         if not 200 <= answer.status < 300:
             raise ApiException.from_response(http_resp=answer, body=content, data=None)
         return json.loads(content)
+
+
+def _waits(status: Mapping[str, Any]) -> str:
+    """Return why a pod has no node; "" where it has one, or was not looked at yet."""
+    for condition in status.get("conditions") or []:
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return str(condition.get("message") or condition.get("reason") or "")
+    return ""
 
 
 def time_of_event(event: Mapping[str, Any]) -> str:

@@ -10,9 +10,10 @@ from typing import Any, Literal
 
 from seedbed.runtime.files import atomic_write
 
-# waiting: no objects. starting: objects are applied. awake: they are there. ending: the pods save
-# and end. leaving: objects are deleted.
-Phase = Literal["waiting", "starting", "awake", "ending", "leaving"]
+# waiting: no objects. starting: the learner is applied, with what its pod mounts. learner: its pod
+# is awaited, before the meter and the actors are applied. awake: all is there. ending: the pods
+# save and end. leaving: objects are deleted.
+Phase = Literal["waiting", "starting", "learner", "awake", "ending", "leaving"]
 # Volumes of a run that is over, where they are to be freed. freeing: they are deleted.
 Volumes = Literal["", "freeing", "freed"]
 # How a run leaves; "" of one that does not.

@@ -59,6 +59,8 @@ _LETTERS = 300
 # Deleted first, so that the meter outlives what it prices.
 _WORKERS = ("StatefulSet", "JobSet", "Deployment", "ScaledObject")
 _METERS = ("cost", "last-resort")
+# Made once the learner has a pod.
+_LATE = ("Deployment", "CronJob", "ScaledObject")
 
 
 class SetController:
@@ -163,7 +165,7 @@ class SetController:
     @property
     def awake(self) -> dict[str, Entry]:
         """The runs that have objects and are not leaving, by name."""
-        phases = ("starting", "awake", "ending")
+        phases = ("starting", "learner", "awake", "ending")
         return {name: one for name, one in self.book.up().items() if one.phase in phases}
 
     @property
@@ -196,6 +198,10 @@ class SetController:
     def members(self) -> Mapping[str, Member]:
         """The runs by name, as of this round."""
         return self._members
+
+    def waits(self, run: str) -> str:
+        """Return why a pod of a run's learner has no node; empty where each has one."""
+        return next((pod.waits for pod in self._of(run, "learner") if pod.waits), "")
 
     def paused(self, run: str) -> str:
         """Return why a person has paused a run; empty where none has."""
@@ -283,7 +289,7 @@ class SetController:
         reason = self._state.get("paused", "")
         used = Limits()
         for name, entry in sorted(self.awake.items(), key=lambda item: item[1].begun):
-            if entry.phase != "awake":
+            if entry.phase not in ("learner", "awake"):
                 used = _sum(used, entry)
                 continue
             if exceeded:
@@ -307,6 +313,8 @@ class SetController:
         entry = self.book.of(name)
         if entry.phase == "starting":
             self._apply(name, entry)
+        elif entry.phase == "learner":
+            self._apply_rest(name, entry)
         elif entry.phase == "awake":
             self._judge(name, entry)
         elif entry.phase == "ending":
@@ -351,9 +359,11 @@ class SetController:
 
     def _refusal_of(self, name: str, entry: Entry) -> str:
         """Return why the API server makes no pods of a run; empty where they are there."""
-        wanted = ["learner", "cost"] + ["actor"] * bool(entry.actors)
+        wanted = ["learner"]
+        if entry.phase == "awake":
+            wanted += ["cost"] + ["actor"] * bool(entry.actors)
         missing = [component for component in wanted if not self._of(name, component)]
-        if not missing:
+        if not missing and entry.phase == "awake":
             entry.refusals, entry.has_come = 0, True
         if entry.has_come or self._now() - entry.begun < _REFUSED_S:
             return ""
@@ -535,7 +545,10 @@ class SetController:
         return objects_of_run(template, name, experiment, entry.budget)
 
     def _apply(self, name: str, entry: Entry) -> None:
-        """Make the objects of a run, the first ones again after a kill in between."""
+        """Make the learner of a run with what its pod mounts, if all of the run would be taken.
+
+        What is refused costs nothing so.
+        """
         # A meter must not find the pause of before, which would end the run at once.
         reason = (self._api.run_state(name) or {}).get("paused", "")
         if entry.retries:
@@ -550,7 +563,27 @@ class SetController:
         objects = self._objects(name, entry)
         try:
             for item in objects:
-                self._api.apply(self._owned(item))
+                self._api.apply(self._owned(item), dry_run=True)
+            for item in objects:
+                if item["kind"] not in _LATE:
+                    self._api.apply(self._owned(item))
+        except Refused as refused:
+            self._begin_leave(name, "refused", printable(str(refused))[:_LETTERS])
+            return
+        entry.phase = "learner"
+        self.book.save()
+
+    def _apply_rest(self, name: str, entry: Entry) -> None:
+        """Make the meter and the actors of a run once the pod of its learner is there."""
+        if refusal := self._refusal_of(name, entry) if self._has_pods else "":
+            self._begin_leave(name, "refused", refusal)
+            return
+        if not self._of(name, "learner"):
+            return
+        try:
+            for item in self._objects(name, entry):
+                if item["kind"] in _LATE:
+                    self._api.apply(self._owned(item))
         except Refused as refused:
             self._begin_leave(name, "refused", printable(str(refused))[:_LETTERS])
             return

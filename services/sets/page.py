@@ -158,12 +158,14 @@ class Page:
     def _state(self, member: Member) -> tuple[str, str]:
         """Return the state of a run, and what is to be told of it."""
         entry = self._of.book.of(member.name)
-        if entry.phase in ("starting", "awake"):
+        if entry.phase in ("starting", "learner", "awake"):
             state = member.status().get("state", "") if entry.phase == "awake" else ""
             over = state in ("finished", "evaluating")
             since = float(member.status().get("time") or 0.0)
             begun = state and since >= entry.begun - 1
-            return ("ending" if begun and over else "training" if begun else "starting"), ""
+            if not begun:
+                return "starting", printable(self._of.waits(member.name))
+            return ("ending" if over else "training"), ""
         if entry.phase in ("ending", "leaving") and entry.end != "refused":
             return "ending", entry.why
         if self._of.has_lost(member):

@@ -126,6 +126,7 @@ class SetCluster:
         self._views: list[tuple[float, list[Pod]]] = []
         self._events: list[dict[str, Any]] = []
         self._saves: set[str] = set()
+        self._bills: dict[str, float] = {}
 
     # --- the calls ---------------------------------------------------------------------------
 
@@ -168,16 +169,19 @@ class SetCluster:
 
         self._call(f"PATCH {run}-state", save)
 
-    def apply(self, item: Mapping[str, Any]) -> None:
+    def apply(self, item: Mapping[str, Any], dry_run: bool = False) -> None:
         def make() -> None:
             if reason := self.refuses(item):
                 raise Refused(reason)
+            if dry_run:
+                return
             key = item["kind"], item["metadata"]["name"]
             self.objects[key] = json.loads(json.dumps(item))
             if key[1].endswith("-state"):
                 self.data.setdefault(key[1].removesuffix("-state"), {})
 
-        self._call(f"APPLY {item['kind']} {item['metadata']['name']}", make)
+        verb = "TRY" if dry_run else "APPLY"
+        self._call(f"{verb} {item['kind']} {item['metadata']['name']}", make)
 
     def delete(self, kind: str, name: str) -> None:
         def remove() -> None:
@@ -240,6 +244,8 @@ class SetCluster:
         pods = self._pods()
         learners = {pod.run for pod in pods if pod.component == "learner"}
         self.most = max(self.most, len(learners))
+        for run in learners:
+            self._bills[run] = self._bills.get(run, 0.0) + RATE / 3600 * STEP_S
         for run in self._runs():
             for kind, component in (("StatefulSet", "learner"), ("Deployment", "actor"),
                                     ("Deployment", "cost")):  # fmt: skip
@@ -295,9 +301,8 @@ class SetCluster:
         if state.get("finished") and state.get("goal") != goal:
             _merge(state, {"finished": None, "goal": None})
         budget = float(next(a for a in args if a.startswith("--budget=")).partition("=")[2])
-        if has_learner:
-            spent = float(state.get("dollars", 0)) + RATE / 3600 * STEP_S
-            _merge(state, {"dollars": f"{spent:.6f}"})
+        if run in self._bills:  # from the starts of the pods
+            _merge(state, {"dollars": f"{self._bills[run]:.6f}"})
         rate = RATE if has_learner else 0.0
         _merge(state, {"unixTime": f"{self.now:.0f}", "dollarsPerHour": f"{rate:g}"})
         if run in self.fails and "paused" not in state:

@@ -100,7 +100,9 @@ def test_a_run_has_a_meter_that_ends_it_without_the_controller(
     one = controller(
         cluster, spec(LR, "stop.env_frames=20000000", budget={"dollars": dollars}), tmp_path / "set"
     )
-    one.reconcile()
+    for _ in range(2):  # the learner, and then its meter
+        one.reconcile()
+        cluster.step()
     for _ in range(40):
         cluster.step()
     assert not [pod for pod in cluster._pods() if pod.component == "learner"]
@@ -244,6 +246,7 @@ def test_pods_that_have_come_are_not_refused_later(cluster: SetCluster, tmp_path
     name = wanted.wanted.runs[0].name
     one = controller(cluster, wanted, tmp_path / "set")
     until(cluster, one, lambda: cluster.states()[name] == "training")
+    one.reconcile()  # all pods were there once
     cluster.makes_pods = lambda workload: "webhook" if workload == f"{name}-actor" else ""
     for _ in range(5):
         one.reconcile()
