@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,8 @@ from seedbed.backends.protocol import Backend
 from tests.support.parts import left_out
 
 NAME = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
+# Helm and kubectl of `make setup`, behind the machine's own.
+os.environ["PATH"] += f":{Path(__file__).parents[1] / '.venv' / 'kube'}"
 os.environ["IMAGEIO_FFMPEG_NO_PREVENT_SIGINT"] = "1"  # no fork: see evaluation/video.py
 pytest.register_assert_rewrite("tests.bench.quick")
 LONG_S = 900  # may a test take that is slow or learns
