@@ -165,11 +165,12 @@ def test_a_user_of_one_namespace_installs_a_set(
     platform: None, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: str
 ) -> None:
     """With `edit` by accounts of the platform, with `admin` by Roles of the set's own."""
-    granted = Release("lab", namespace, tmp_path)
-    granted.kubectl("create", "serviceaccount", "user")
-    granted.kubectl("create", "rolebinding", "user", f"--clusterrole={role}",
-                    f"--serviceaccount={namespace}:user")  # fmt: skip
-    user = f"system:serviceaccount:{namespace}:user"
+    name, account = f"lab-{role}", f"user-{role}"
+    granted = Release(name, namespace, tmp_path)
+    granted.kubectl("create", "serviceaccount", account)
+    granted.kubectl("create", "rolebinding", account, f"--clusterrole={role}",
+                    f"--serviceaccount={namespace}:{account}")  # fmt: skip
+    user = f"system:serviceaccount:{namespace}:{account}"
     kind, group = "Role", "rbac.authorization.k8s.io"
     until(lambda: may(user, namespace, kind, group) is (role == "admin"), "the binding holds")
     given = values()
@@ -180,11 +181,11 @@ def test_a_user_of_one_namespace_installs_a_set(
     profile.write_text(json.dumps(given))
     file.write_text(json.dumps({"name": "cartpole", **experiment}))
     tag = f"set.image.tag={os.environ.get('SEEDBED_E2E_TAG', 'dev')}"
-    words = [*SEEDBED, "deploy", str(file), "--name", "lab", "-n", namespace, "--seeds", "2",
+    words = [*SEEDBED, "deploy", str(file), "--name", name, "-n", namespace, "--seeds", "2",
              "--max-learners", "1", "--profile", str(profile), "--set", tag]  # fmt: skip
-    own = {"edit": "seedbed-set", "admin": "lab-set"}[role]
+    own = {"edit": "seedbed-set", "admin": f"{name}-set"}[role]
     with monkeypatch.context() as environment:
-        environment.setenv("KUBECONFIG", str(own_kubeconfig(granted, "user")))
+        environment.setenv("KUBECONFIG", str(own_kubeconfig(granted, account)))
         said = command("kubectl", "get", "pods", "--all-namespaces", check=False)
         assert "Forbidden" in said, "it may use other namespaces, too"
         if role == "edit":
@@ -201,21 +202,21 @@ def test_a_user_of_one_namespace_installs_a_set(
 
         # The whole life of the set, with the user's own rights alone.
         def rows() -> list[dict[str, Any]]:
-            words = (*SEEDBED, "list", "lab", "-n", namespace, "--json")
+            words = (*SEEDBED, "list", name, "-n", namespace, "--json")
             found: list[dict[str, Any]] = json.loads(command(*words))
             return found
 
         until(lambda: {row["state"] for row in rows()} == {"finished"}, "both runs end", 600)
         assert len(rows()) == 2
-        compared = command(*SEEDBED, "compare", "lab", "-n", namespace, "--json")
+        compared = command(*SEEDBED, "compare", name, "-n", namespace, "--json")
         assert sum(len(group["runs"]) for group in json.loads(compared)["groups"]) == 2
-        command(*SEEDBED, "fetch", "lab", str(tmp_path / "home"), "-n", namespace, timeout_s=LONG_S)
-        assert (tmp_path / "home" / "runs" / "lab-s1" / "checkpoints").is_dir()
+        command(*SEEDBED, "fetch", name, str(tmp_path / "home"), "-n", namespace, timeout_s=LONG_S)
+        assert (tmp_path / "home" / "runs" / f"{name}-s1" / "checkpoints").is_dir()
 
-    pod = granted.get("deployment", "lab-set")["spec"]["template"]["spec"]
+    pod = granted.get("deployment", f"{name}-set")["spec"]["template"]["spec"]
     assert pod["serviceAccountName"] == own
     # Not one call of the controller was refused.
-    logs = granted.kubectl("logs", "deployment/lab-set")
+    logs = granted.kubectl("logs", f"deployment/{name}-set")
     assert "Forbidden" not in logs
     assert "ForbiddenException" not in logs
 
@@ -226,7 +227,7 @@ def test_a_user_of_one_namespace_installs_a_set(
     for call in (
         lambda: core.read_namespaced_secret(token, namespace),
         lambda: core.list_namespaced_secret(namespace),
-        lambda: core.delete_namespaced_persistent_volume_claim("lab-set", namespace),
+        lambda: core.delete_namespaced_persistent_volume_claim(f"{name}-set", namespace),
         lambda: core.create_namespaced_service_account(namespace, {"metadata": {"name": "x"}}),
         lambda: core.list_namespaced_pod("default"),
     ):
