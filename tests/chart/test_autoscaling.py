@@ -174,8 +174,10 @@ def test_what_kueue_refuses_is_refused_with_the_way_out(server: ApiServer) -> No
         for word in words:
             assert word in answer.stderr
     more = merged(three, {"pod": {"queueName": "research"}})
-    for _ in range(2):  # the way that it names
-        server.upgrade(merged(more, {"paused": True}))
-        server.objects["ConfigMap", "pong-state"]["data"] = {"paused": "value"}
-    assert server.objects["StatefulSet", "pong-replay"]["spec"]["replicas"] == 0
+    server.upgrade(merged(more, {"paused": True}))  # the way that it names
+    # As the meter does, which sees the numbers.
+    for name, number in (("replay", 2), ("learner", 1)):
+        assert server.objects["StatefulSet", f"pong-{name}"]["spec"]["replicas"] == number
+        server.scale("StatefulSet", f"pong-{name}", 0)
+    server.objects["ConfigMap", "pong-state"]["data"] = {"paused": "value"}
     server.upgrade(more)
