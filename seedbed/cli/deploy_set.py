@@ -115,7 +115,8 @@ def deploy_set(args: argparse.Namespace) -> None:
     elif args.render is not None:
         file = write_files(release, args.render)
         print_lines(
-            f"{file} has the objects of the set: kubectl -n {args.namespace} apply -f {file}"
+            f"{file} has the objects of the set: kubectl -n {args.namespace} apply --server-side "
+            f"-f {file}"
         )
     else:
         _install(args, wanted, chart, limits, of_the_set, shapes)
