@@ -76,8 +76,8 @@ def row_of_set(one: ClusterSet) -> dict[str, Any]:
 
 
 def _done(entry: RunEntry) -> float | None:
-    """Return the share of a run; 1 where it trains no further frame, None where it is unknown."""
-    if entry["state"] in OVER:
+    """Return the share of a run; 1 where it has met its end, None where it is unknown."""
+    if entry["state"] in ("finished", "pruned"):
         return 1.0
     if entry.get("frames") is None or not entry.get("goal"):
         return None
