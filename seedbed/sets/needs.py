@@ -1,5 +1,6 @@
 """What a run of a set on a cluster has at once, from its objects, and the set's limits of it."""
 
+import operator
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -10,11 +11,15 @@ _COMPONENT = "app.kubernetes.io/component"
 
 
 class Limits(NamedTuple):
-    """The most that all awake runs together may have; 0 is no limit."""
+    """The most that all awake runs together may have; 0 is no limit. Also what runs have."""
 
     learners: int = 0
     actors: int = 0
     gpus: int = 0
+
+    def plus(self, other: "Limits") -> "Limits":
+        """Return what two have together."""
+        return Limits(*map(operator.add, self, other))
 
 
 def needs_of(objects: Sequence[dict[str, Any]]) -> Limits:

@@ -5,10 +5,12 @@ A controller that is killed between two calls finds here where it was. Each step
 
 import json
 from dataclasses import asdict, dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Any, Literal
 
 from seedbed.runtime.files import atomic_write
+from seedbed.sets.needs import Limits
 
 # waiting: no objects. starting: the learner is applied, with what its pod mounts. learner: its pod
 # is awaited, before the meter and the actors are applied. awake: all is there. ending: the pods
@@ -59,6 +61,11 @@ class Entry:
     volumes: Volumes = ""
 
     @property
+    def needs(self) -> Limits:
+        """What the run takes while it is awake."""
+        return Limits(self.learners, self.actors, self.gpus)
+
+    @property
     def is_up(self) -> bool:
         """Whether the run has objects, or is about to have some."""
         return self.phase != "waiting"
@@ -93,6 +100,10 @@ class Book:
     def up(self) -> dict[str, Entry]:
         """Return the entries of the runs that have objects."""
         return {name: entry for name, entry in self.entries.items() if entry.is_up}
+
+    def taken(self) -> Limits:
+        """Return what the runs that have objects take together."""
+        return reduce(Limits.plus, (entry.needs for entry in self.up().values()), Limits())
 
     def save(self) -> None:
         """Write the file.

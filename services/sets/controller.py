@@ -290,7 +290,7 @@ class SetController:
         used = Limits()
         for name, entry in sorted(self.awake.items(), key=lambda item: item[1].begun):
             if entry.phase not in ("learner", "awake"):
-                used = _sum(used, entry)
+                used = used.plus(entry.needs)
                 continue
             if exceeded:
                 self._begin_end(name, "bound", exceeded)
@@ -298,9 +298,9 @@ class SetController:
                 self._begin_end(name, "paused", f"the set is paused: {reason}")
             elif own := self.paused(name):
                 self._begin_end(name, "paused", own)
-            elif over := _beyond(self.limits, _sum(used, entry)):
+            elif over := _beyond(self.limits, used.plus(entry.needs)):
                 self._begin_end(name, "limit", f"it is one more than {over}")
-            used = _sum(used, entry)
+            used = used.plus(entry.needs)
 
     def _begin_end(self, name: str, end: Outcome, why: str) -> None:
         log.info("%s ends: %s", name, why)
@@ -510,11 +510,8 @@ class SetController:
             entry.end, entry.why = "refused", printable(str(error))[:_LETTERS]
             entry.again = self._now() + _LONGEST_AGAIN_S
             return True
-        needs = needs_of(objects_of_run(template, member.name, member.experiment, 0.0))
-        used = Limits()
-        for one in self.book.up().values():
-            used = _sum(used, one)
-        if _beyond(self.limits, Limits(*(a + b for a, b in zip(used, needs, strict=True)))):
+        needs = needs_of(template)
+        if _beyond(self.limits, self.book.taken().plus(needs)):
             return False
         running = [self._members[name] for name in self.book.up() if name in self._members]
         if not self.admission.has_room(member, running):
@@ -642,12 +639,6 @@ def _status_urls(objects: Iterable[Mapping[str, Any]]) -> list[str]:
         for argument in container.get("args", [])
         if argument.startswith(option)
     ]
-
-
-def _sum(used: Limits, entry: Entry) -> Limits:
-    return Limits(
-        used.learners + entry.learners, used.actors + entry.actors, used.gpus + entry.gpus
-    )
 
 
 def _beyond(limits: Limits, wanted: Limits) -> str:

@@ -145,12 +145,7 @@ class SetMetrics:
     @property
     def awake(self) -> dict[tuple[str, str], float]:
         """What the awake runs have."""
-        up = self._of.book.up().values()
-        sums = {
-            "learners": sum(one.learners for one in up),
-            "actors": sum(one.actors for one in up),
-            "gpus": sum(one.gpus for one in up),
-        }
+        sums = self._of.book.taken()._asdict()
         return {(self._name, name): float(number) for name, number in sums.items()}
 
     @property
