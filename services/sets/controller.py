@@ -558,17 +558,10 @@ class SetController:
             return
         self._visits.begin(name)
         objects = self._objects(name, entry)
-        try:
-            for item in objects:
-                self._api.apply(self._owned(item), dry_run=True)
-            for item in objects:
-                if item["kind"] not in _LATE:
-                    self._api.apply(self._owned(item))
-        except Refused as refused:
-            self._begin_leave(name, "refused", printable(str(refused))[:_LETTERS])
-            return
-        entry.phase = "learner"
-        self.book.save()
+        early = [item for item in objects if item["kind"] not in _LATE]
+        if self._takes(name, objects, dry_run=True) and self._takes(name, early):
+            entry.phase = "learner"
+            self.book.save()
 
     def _apply_rest(self, name: str, entry: Entry) -> None:
         """Make the meter and the actors of a run once the pod of its learner is there."""
@@ -577,20 +570,22 @@ class SetController:
             return
         if not self._of(name, "learner"):
             return
+        late = [item for item in self._objects(name, entry) if item["kind"] in _LATE]
+        if self._takes(name, late):
+            entry.phase = "awake"
+            self.book.save()
+
+    def _takes(self, name: str, objects: Iterable[dict[str, Any]], dry_run: bool = False) -> bool:
+        """Apply objects of a run, or try to; where one is refused, let the run leave, return False."""
         try:
-            for item in self._objects(name, entry):
-                if item["kind"] in _LATE:
-                    self._api.apply(self._owned(item))
+            for item in objects:
+                if self._owner is not None:
+                    item["metadata"]["ownerReferences"] = [dict(self._owner)]
+                self._api.apply(item, dry_run)
         except Refused as refused:
             self._begin_leave(name, "refused", printable(str(refused))[:_LETTERS])
-            return
-        entry.phase = "awake"
-        self.book.save()
-
-    def _owned(self, item: dict[str, Any]) -> dict[str, Any]:
-        if self._owner is not None:
-            item["metadata"]["ownerReferences"] = [dict(self._owner)]
-        return item
+            return False
+        return True
 
     def _try(self, part: str, call: Callable[[], object]) -> bool:
         try:
