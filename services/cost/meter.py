@@ -21,6 +21,7 @@ from seedbed.services.cost.learners import Learners
 from seedbed.services.cost.ledger import Ledger
 from seedbed.services.cost.metrics import METRICS, stop_condition
 from seedbed.services.cost.never_starts import PendingClock, fatal_end, has_started
+from seedbed.services.cost.parts import succeeds
 from seedbed.services.cost.prices import PriceList
 from seedbed.services.cost.traffic import Traffic
 from seedbed.services.cost.usage import (
@@ -433,19 +434,7 @@ class CostMeter:
         self.cluster.save_state(self._state())
 
     def _try(self, part: str, call: Callable[[], None]) -> bool:
-        try:
-            call()
-            return True
-        except Exception as error:
-            self.errors[part] += 1
-            log.warning(
-                "%s: %s: %s; tried again in %g s",
-                part,
-                type(error).__name__,
-                " ".join(str(error).split())[:300],
-                POLL_INTERVAL_S,
-            )
-            return False
+        return succeeds(part, call, self.errors, POLL_INTERVAL_S)
 
 
 def _has_workers(pods: Mapping[str, int]) -> bool:

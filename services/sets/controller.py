@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from seedbed.runs.served_files import BEST_FILE
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.runtime.text import counted, printable
+from seedbed.services.cost.parts import succeeds
 from seedbed.services.sets.api import Pod, Refused, time_of_event
 from seedbed.services.sets.book import Book, Entry, Outcome
 from seedbed.services.sets.page import Page
@@ -34,7 +35,8 @@ from seedbed.sets.run_objects import objects_of_run
 from seedbed.sets.sweep import Budget
 
 if TYPE_CHECKING:
-    from seedbed.services.sets.api import SetApi
+    from seedbed.services.cost.parts import succeeds
+from seedbed.services.sets.api import SetApi
 
 log = logging.getLogger(__name__)
 
@@ -588,19 +590,7 @@ class SetController:
         return True
 
     def _try(self, part: str, call: Callable[[], object]) -> bool:
-        try:
-            call()
-            return True
-        except Exception as error:
-            self.errors[part] += 1
-            log.warning(
-                "%s: %s: %s; tried again in %g s",
-                part,
-                type(error).__name__,
-                " ".join(str(error).split())[:_LETTERS],
-                POLL_INTERVAL_S,
-            )
-            return False
+        return succeeds(part, call, self.errors, POLL_INTERVAL_S)
 
 
 def _sync(folder: Path) -> None:
