@@ -578,7 +578,10 @@ class SetController:
             self.book.save()
 
     def _takes(self, name: str, objects: Iterable[dict[str, Any]], dry_run: bool = False) -> bool:
-        """Apply objects of a run, or try to; where one is refused, let the run leave, return False."""
+        """Apply objects of a run, or only try to; return False where one is refused.
+
+        The run then leaves.
+        """
         try:
             for item in objects:
                 if self._owner is not None:
