@@ -138,13 +138,8 @@ class RowsReader:
         Raises:
             OSError, ValueError, SeedbedError: As of `copy`.
         """
-        path, generation = folder / name, _generation_of(folder, name)
-        length = path.stat().st_size if path.exists() else 0
-        piece = self._ask(name, generation, length, b"")
-        if piece.missing:
-            self._forget(folder, name)
-            return
-        if (piece.generation, piece.offset, piece.size) == (generation, length, length) and length:
+        path, piece = folder / name, self._newer(folder, name)
+        if piece is None:
             return
         generation, content = piece.generation, b""
         for _ in range(MAX_WHOLE_BYTES // MAX_PIECE_BYTES + 1):
@@ -183,13 +178,8 @@ class RowsReader:
         Raises:
             OSError, ValueError, SeedbedError: As of `copy`.
         """
-        path, generation = folder / BEST_FILE, _generation_of(folder, BEST_FILE)
-        length = path.stat().st_size if path.exists() else 0
-        piece = self._ask(BEST_FILE, generation, length, b"")
-        if piece.missing:
-            self._forget(folder, BEST_FILE)
-            return
-        if (piece.generation, piece.offset, piece.size) == (generation, length, length) and length:
+        path, piece = folder / BEST_FILE, self._newer(folder, BEST_FILE)
+        if piece is None:
             return
         self._forget(folder, BEST_FILE)
         words = f"{BEST_FILE} of {self._url} has {piece.size:,} bytes"
@@ -211,6 +201,23 @@ class RowsReader:
                 draft.replace(path)
                 _remember(folder, BEST_FILE, generation)
                 return
+
+    def _newer(self, folder: Path, name: str) -> "_Piece | None":
+        """Return a piece of a file that is replaced as a whole, where its copy is another one.
+
+        None where there is nothing to copy; the copy of a file that the run has no more is removed.
+
+        Raises:
+            OSError, ValueError, SeedbedError: As of `copy`.
+        """
+        path, generation = folder / name, _generation_of(folder, name)
+        length = path.stat().st_size if path.exists() else 0
+        piece = self._ask(name, generation, length, b"")
+        if piece.missing:
+            self._forget(folder, name)
+            return None
+        is_same = (piece.generation, piece.offset, piece.size) == (generation, length, length)
+        return None if is_same and length else piece
 
     def _ask(self, name: str, generation: str, offset: int, end: bytes) -> "_Piece":
         """Return the next piece of a file.
