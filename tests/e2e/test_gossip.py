@@ -178,3 +178,56 @@ def test_learners_that_all_reduce_meet_again(namespace: str, tmp_path: Path) -> 
     grow(pair, ranks, lambda rank: counter(pair, rank, "updates"))
     pair.until(together, "they are at the same update")
     pair.uninstall()
+
+
+@pytest.mark.e2e_all
+def test_fewer_learners_take_no_frame_and_no_dollar_back(namespace: str, tmp_path: Path) -> None:
+    quad = Release("quad", namespace, tmp_path)
+    four = {"learner": {"replicas": 4}, "actor": {"replicas": 4}}
+    quad.install(merged(values(), four))
+    grow(quad, range(4), lambda rank: counter(quad, rank, "env_frames"))
+    trained = sum(counter(quad, rank, "env_frames") for rank in range(4))
+    looks = [(0.0, 0.0)]
+
+    def billed() -> tuple[float, float]:
+        """Frames and dollars of the release by its meter; each look is at least the last."""
+        found = bill(quad)
+        if found is not None:
+            assert found[0] >= looks[-1][0], "frames"
+            assert found[1] >= looks[-1][1], "dollars"
+            looks.append(found)
+        return looks[-1]
+
+    quad.until(lambda: billed()[0] >= trained, "the frames of all four are counted")
+    left = sum(counter(quad, rank, "env_frames") for rank in range(1, 4))
+    one: dict[str, Any] = {"learner": {"replicas": 1}, "actor": {"replicas": 1}}
+    refused = quad.upgrade(merged(values(), one), check=False)
+    assert "gossip.replicas: 4 -> 1" in refused
+    digest = refused.split("learner.acceptChange=")[1].split()[0]
+    one["learner"]["acceptChange"] = digest
+    quad.upgrade(merged(values(), one))
+    quad.until(lambda: billed() and len(quad.pods("learner")) == 1, "three have left")
+    mine = counter(quad, 0, "env_frames")
+    quad.until(lambda: billed() and counter(quad, 0, "env_frames") > mine + 2000, "one goes on")
+    now = billed()[0]
+    assert now >= left + mine, "theirs stay counted"
+    quad.until(lambda: billed()[0] > now, "and its own are added")
+    quad.uninstall()
+
+
+def bill(release: Release) -> tuple[float, float] | None:
+    """Frames and dollars of a release by its meter; None while it does not answer."""
+    pods = release.pods("cost")
+    if not pods:
+        return None
+    meter = pods[0]["metadata"]["name"].removeprefix(f"{release.name}-")
+    samples = [
+        sample
+        for family in text_string_to_metric_families(release.http(meter, 9092, "metrics") or "")
+        for sample in family.samples
+    ]
+    frames, dollars = (
+        [sample.value for sample in samples if sample.name == name]
+        for name in ("seedbed_cost_frames_total", "seedbed_cost_dollars_total")
+    )
+    return (sum(frames), sum(dollars)) if frames else None
