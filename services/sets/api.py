@@ -162,7 +162,7 @@ class SetApi:
                 )
                 status = item.get("status") or {}
                 if status.get("phase") not in ("Succeeded", "Failed"):
-                    waits = _waits(status)
+                    waits = why_no_node(item)
                     found.append(Pod(run, component, item["metadata"]["name"], waits))
             more = (answer.get("metadata") or {}).get("continue") or ""
             if not more:
@@ -212,9 +212,11 @@ class SetApi:
         return json.loads(content)
 
 
-def _waits(status: Mapping[str, Any]) -> str:
+def why_no_node(pod: Mapping[str, Any]) -> str:
     """Return why a pod has no node; "" where it has one, or was not looked at yet."""
-    for condition in status.get("conditions") or []:
+    if gates := [str(gate["name"]) for gate in pod["spec"].get("schedulingGates") or []]:
+        return f"waits in a queue: {', '.join(gates)}"
+    for condition in (pod.get("status") or {}).get("conditions") or []:
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return str(condition.get("message") or condition.get("reason") or "")
     return ""
