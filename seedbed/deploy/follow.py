@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from seedbed.deploy.obstacles import Events, pod_obstacle, pod_state, refusal
+from seedbed.deploy.obstacles import Events, is_ending, pod_obstacle, pod_state, refusal
 from seedbed.deploy.plan import ApiObject, made_later, workloads
 from seedbed.deploy.programs import run
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -49,17 +49,20 @@ class _Pods:
                 container after which no restart helps.
         """
         pods = json.loads(run(*self._command))["items"]
+        ends = [pod for pod in pods if is_ending(pod)]
         events = Events(json.loads(run(*self._events))["items"])
         found = {
             str(pod["metadata"]["name"]): (pod, pod_obstacle(pod, events, self._made_later))
             for pod in pods
+            if pod not in ends
         }
         lasting = [each for _, each in found.values() if each is not None and each.lasts]
         refusals = (refusal(*one, found, events, self._begun) for one in self._workloads)
         lasting += [each for each in refusals if each is not None]
         if not lasting:
             self._failures = 0
-            return {name: pod_state(pod, each) for name, (pod, each) in found.items()}
+            states = {name: pod_state(pod, each) for name, (pod, each) in found.items()}
+            return states | {str(pod["metadata"]["name"]): "ends" for pod in ends}
         self._failures += 1
         if self._failures == _FAILURES:
             raise SeedbedError(lasting[0].code, lasting[0].sentence)
@@ -121,6 +124,8 @@ def follow_controller(
 ) -> None:
     """Say what the pod of a set's controller does, a line for each change, until it is ready.
 
+    A pod of before an upgrade does not count: the controller of the newest template does.
+
     Args:
         kubectl: The program with its options.
         name: Name of the set.
@@ -135,10 +140,13 @@ def follow_controller(
     written: dict[str, str] = {}
     pods = _Pods(kubectl, name, objects)
     while time.monotonic() < deadline:
+        # Read before the pods: its word on those of before holds for all that come later.
+        deployment = json.loads(run(*kubectl, "get", "deployment", f"{name}-set", "-o=json"))
+        is_new = _has_new_pods_alone(deployment)
         states = {
             pod: state
             for pod, state in (pods.states() or {}).items()
-            if pod.startswith(f"{name}-set-")
+            if pod.startswith(f"{name}-set-") and (is_new or state == "ends")
         }
         _print_changes(written, states, print_line)
         if "ready" in states.values():
@@ -149,6 +157,13 @@ def follow_controller(
         f"the controller of {name} was not ready within {duration(_LONGEST_S)}; it stays: "
         f"`{' '.join(kubectl)} logs deployment/{name}-set` shows why",
     )
+
+
+def _has_new_pods_alone(deployment: dict[str, Any]) -> bool:
+    """Return whether a Deployment has pods of its newest template, and no others that work."""
+    status = deployment.get("status") or {}
+    is_seen = status.get("observedGeneration", 0) >= deployment["metadata"]["generation"]
+    return bool(is_seen and status.get("updatedReplicas", 0) == status.get("replicas", 0) > 0)
 
 
 def _print_changes(

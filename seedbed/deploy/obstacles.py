@@ -255,6 +255,11 @@ def is_ready(pod: Mapping[str, Any]) -> bool:
     return bool(conditions_of(pod).get("Ready", {}).get("status") == "True")
 
 
+def is_ending(pod: Mapping[str, Any]) -> bool:
+    """Return whether somebody has deleted a pod, which may be ready until its end."""
+    return "deletionTimestamp" in pod["metadata"]
+
+
 def has_begun(pod: Mapping[str, Any]) -> bool:
     """Return whether a container of a pod runs, or has run."""
     return any(

@@ -584,6 +584,25 @@ def test_the_controller_is_followed_until_it_is_ready(
     assert "ImagePullBackOff" in capsys.readouterr().err
 
 
+def test_the_controller_of_before_an_upgrade_does_not_count(
+    programs: Programs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed = {"terminated": {"exitCode": int(ExitCode.CONFIG), "reason": "Error"}}
+    old, new = (pod(f"cartpole-vtrace-set-{end}", ready=True) for end in ("aaa-x", "bbb-y"))
+    ends = pod("cartpole-vtrace-set-aaa-x", ready=True, lastState=failed)
+    ends["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    waits = pod("cartpole-vtrace-set-bbb-y", state={"waiting": {"reason": "ContainerCreating"}})
+    # The upgrade is not seen; then it is; the old pod ends, and has gone.
+    programs.deployments((2, 1, 1, 1), (2, 2, 1, 0), *[(2, 2, 0, 0)] * 12, (2, 2, 1, 1))
+    programs.pods([old], [old], *[[ends]] * 12, [waits, ends], [ends, new])
+    assert main([*SET]) == 0
+    said = capsys.readouterr().err
+    assert "cartpole-vtrace-set-aaa-x: ends\n" in said
+    assert "cartpole-vtrace-set-aaa-x: ready" not in said
+    assert said.index("aaa-x: ends") < said.index("bbb-y: Container") < said.index("bbb-y: ready")
+    assert said.index("bbb-y: ready") < said.index("cartpole-vtrace is up")
+
+
 @pytest.mark.slow
 def test_images_are_built_for_each_shape(programs: Programs) -> None:
     backends = ("--set", "experiment.learner.backend=tensorflow,jax")

@@ -21,8 +21,13 @@ for word in "$@"; do
   case "$word" in --values=*) cp "${{word#--values=}}" {folder}/ ;; esac
 done
 """
-# Pods as they are, one list after the other; the last one stays.
+# Pods and the controller's Deployment as they are, one after the other; the last one stays.
 KUBECTL = """
+show_next() {{
+  next=$(ls $1 | head -1)
+  cat $1/$next
+  [ $(ls $1 | wc -l) = 1 ] || rm $1/$next
+}}
 case "$*" in
   *"get namespace "*)
     [ ! -e {folder}/forbidden ] || {{ echo "Error from server (Forbidden)" >&2; exit 1; }}
@@ -37,10 +42,8 @@ case "$*" in
     echo '{{"items": []}}' ;;
   *"config view"*) cat {folder}/server 2>/dev/null ;;
   *"get events"*) cat {folder}/events ;;
-  *"get pods"*)
-    next=$(ls {folder}/pods | head -1)
-    cat {folder}/pods/$next
-    [ $(ls {folder}/pods | wc -l) = 1 ] || rm {folder}/pods/$next ;;
+  *"get pods"*) show_next {folder}/pods ;;
+  *"get deployment "*) show_next {folder}/deployments ;;
   *exec*--json) cat {folder}/status ;;
   *exec*) echo "the page of status" ;;
 esac
@@ -60,6 +63,8 @@ class Programs:
         self.folder, self.path, self.server = folder, folder / "bin", server
         self.path.mkdir()
         (folder / "pods").mkdir()
+        (folder / "deployments").mkdir()
+        self.deployments((1, 1, 1, 1))
 
     def write(self, name: str, text: str) -> None:
         file = self.path / name
@@ -68,7 +73,17 @@ class Programs:
 
     def pods(self, *lists: list[dict[str, Any]]) -> None:
         for number, pods in enumerate(lists):
-            (self.folder / "pods" / str(number)).write_text(json.dumps({"items": pods}))
+            (self.folder / "pods" / f"{number:03}").write_text(json.dumps({"items": pods}))
+
+    def deployments(self, *told: tuple[int, int, int, int]) -> None:
+        """Let the controller's Deployment be so: generation, the observed one, pods, new pods."""
+        for number, (generation, observed, replicas, updated) in enumerate(told):
+            status = {"observedGeneration": observed, "replicas": replicas}
+            found = {
+                "metadata": {"generation": generation},
+                "status": {**status, "updatedReplicas": updated},
+            }
+            (self.folder / "deployments" / f"{number:03}").write_text(json.dumps(found))
 
     def status(self, sessions: int) -> None:
         found = {
