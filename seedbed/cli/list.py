@@ -13,6 +13,7 @@ from seedbed.cli.arguments import add_namespace
 from seedbed.cli.output import emit
 from seedbed.cli.status import read_file
 from seedbed.cli.status_page import state_of
+from seedbed.deploy.programs import has_namespace
 from seedbed.deploy.releases import has_cluster
 from seedbed.deploy.rows import row_of_release, rows_of, rows_of_runs
 from seedbed.deploy.set_releases import (
@@ -26,7 +27,7 @@ from seedbed.runs.found import runs_below
 from seedbed.runs.layout import learner_directories
 from seedbed.runs.standing import UNKNOWN, standing_of
 from seedbed.runs.totals import sum_totals
-from seedbed.runtime.exit_codes import RunDirectoryError, SeedbedError
+from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
 from seedbed.runtime.files import read_object
 from seedbed.runtime.formats import (
     NOTHING,
@@ -59,8 +60,8 @@ def run(args: argparse.Namespace) -> None:
     """Print the table, or JSON, to stdout.
 
     Raises:
-        SeedbedError: RUN_DIRECTORY: no run is there, no release and no set. DEPLOY: no cluster
-            answers that was asked for.
+        SeedbedError: RUN_DIRECTORY: no run is there, and no cluster has told what it has. DEPLOY:
+            no cluster answers that was asked for, or it has no such namespace.
     """
     named = args.all_namespaces or args.namespace is not None
     space = "" if args.all_namespaces else args.namespace or "default"
@@ -68,18 +69,25 @@ def run(args: argparse.Namespace) -> None:
         _print_found(args.folder, space, named, args.json)
         return
     releases: list[dict[str, Any]] = []
+    is_told = False
     if named or (args.folder is None and has_cluster()):
         try:
             found = everything_in(space)
-            releases = rows_of(found)
+            releases, is_told = rows_of(found), True
             _tell_what_is_left(left_volumes(space, found))
         except SeedbedError as error:
             if named:
                 raise
             print_lines(f"no release is listed: {error}", "WARNING")
     folder = Path(args.folder or _FOLDER)
-    needs_runs = args.folder is not None or not (named or releases)
-    runs = runs_below(folder) if needs_runs or folder.is_dir() else []
+    try:
+        runs = runs_below(folder)
+    except RunDirectoryError:
+        if args.folder is not None or not is_told:
+            raise
+        runs = []
+        if not releases:
+            _tell_of_nothing(space, folder)
     _print([row(path, folder) for path in runs], releases, args.json)
 
 
@@ -100,6 +108,23 @@ def _print_found(name: str, namespace: str, is_named: bool, as_json: bool) -> No
         _print(rows_of_runs(found), [], as_json)
     else:
         _print([], [row_of_release(found)], as_json)
+
+
+def _tell_of_nothing(namespace: str, folder: Path) -> None:
+    """Say that neither a cluster nor this machine has anything to list.
+
+    Raises:
+        SeedbedError: DEPLOY, there is no such namespace.
+    """
+    if namespace and not has_namespace(namespace):
+        raise SeedbedError(
+            ExitCode.DEPLOY,
+            f"there is no namespace {namespace}: `kubectl get namespaces` names those that are "
+            "there; -n NAMESPACE chooses one, -A all",
+        )
+    where = f"namespace {namespace}" if namespace else "any namespace"
+    what = "run below" if folder.is_dir() else "folder"
+    print_lines(f"no releases in {where}, and no {what} {folder}/ here")
 
 
 def _tell_what_is_left(left: list[LeftVolumes]) -> None:

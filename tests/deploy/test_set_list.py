@@ -111,6 +111,35 @@ def test_a_name_of_nothing_is_told_as_both(
     assert main(["list", "pung", "-n", "default"]) == ExitCode.DEPLOY
 
 
+def test_a_cluster_with_nothing_is_an_empty_table_and_a_sentence(
+    cluster: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.holds_nothing()
+    for words, where in (
+        ([], "namespace default"),
+        (["-n", "default"], "namespace default"),
+        (["-A"], "any namespace"),
+    ):
+        assert main(["list", *words]) == 0
+        told = capsys.readouterr()
+        assert told.out.split()[:2] == ["release", "state"]
+        assert f"no releases in {where}, and no folder runs/ here" in told.err
+    Path("runs").mkdir()
+    assert rows(capsys) == {}
+    assert main(["list"]) == 0
+    assert "and no run below runs/ here" in capsys.readouterr().err
+    # What was named here, and what is nowhere, are errors.
+    assert main(["list", "runs"]) == ExitCode.RUN_DIRECTORY
+    assert main(["list", "-n", "lap"]) == ExitCode.DEPLOY
+    assert "there is no namespace lap: `kubectl get namespaces`" in capsys.readouterr().err
+    program = cluster.folder / "bin" / "kubectl"
+    program.write_text("#!/bin/sh\necho 'Error from server (Forbidden): forbidden' >&2\nexit 1\n")
+    assert main(["list", "-n", "lap"]) == ExitCode.DEPLOY
+    assert "the account may not do this in the namespace" in capsys.readouterr().err
+    assert main(["list"]) == ExitCode.RUN_DIRECTORY
+    assert "the account may not do this in the namespace" in capsys.readouterr().err
+
+
 def test_volumes_that_a_set_has_left_are_told_with_what_removes_them(
     cluster: StandIn, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -81,6 +81,9 @@ elif "jobsets.jobset.x-k8s.io" in words:
     if not (folder / "jobsets.json").exists():
         sys.exit('error: the server doesn\\'t have a resource type "jobsets"')
     read("jobsets.json")
+elif "namespace" in words:
+    if words[-1] not in json.loads((folder / "namespaces.json").read_text()):
+        sys.exit("Error from server (NotFound): namespaces not found")
 elif "persistentvolumeclaim" in words:
     read("claim.json")
 elif "persistentvolumeclaims" in words:
@@ -119,6 +122,7 @@ class StandIn:
         self._write("objects", [item for item in self.objects if item["kind"] in kinds])
         self._file("sets", {"items": []})
         self._file("claims", {"items": []})
+        self._file("namespaces", ["default"])
         if sets := [item for item in self.objects if item["kind"] == "JobSet"]:
             self._write("jobsets", sets)
         self.pods([])
@@ -304,6 +308,11 @@ class StandIn:
             },
             "status": {"containerStatuses": [{"name": "learner", "state": {"running": {}}}]},
         }
+
+    def holds_nothing(self) -> None:
+        """Let there be no release, no set and no volume."""
+        for name in ("objects", "sets", "claims"):
+            self._file(name, {"items": []})
 
     def unbound(self) -> None:
         """Let the claim wait for its first pod."""
