@@ -465,13 +465,15 @@ class SetController:
 
     def _free_some(self) -> None:
         """Delete the volumes of runs that are over and have all that is to be kept at home."""
+        if not self._frees_volumes:  # and may delete none
+            return
         for name, row in self.page.rows.items():
             entry, member = self.book.of(name), self._members[name]
             if entry.is_up or entry.volumes == "freed":
                 continue
             if entry.volumes == "":
                 is_over = row["state"] in ("finished", "pruned")
-                if not (self._frees_volumes and is_over) or self.kept_for(member):
+                if not is_over or self.kept_for(member):
                     continue
                 _sync(member.run)
                 entry.volumes = "freeing"

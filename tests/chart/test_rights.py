@@ -116,12 +116,16 @@ def test_the_platforms_role_is_the_table_and_enough_for_every_release() -> None:
 
 def test_the_controllers_rights_are_those_of_the_table() -> None:
     table = tables()[3]
-    found: set[Right] = set()
-    for rule in render_set().one("Role", "try-set")["rules"]:
-        found |= set(rights_of([rule]))
-        named = {row[3] for row in table if set(rights_of([rule])) & rows([row])}
-        assert ("the namespace" in named) == ("resourceNames" not in rule), rule
-    assert found == rows(table)
+    of_volumes = {"keep": set[Right](), "free": set[Right]()}
+    for volumes, found in of_volumes.items():
+        for rule in render_set(volumes=volumes).one("Role", "try-set")["rules"]:
+            found |= set(rights_of([rule]))
+            named = {row[3] for row in table if set(rights_of([rule])) & rows([row])}
+            assert ("the namespace" in named) == ("resourceNames" not in rule), rule
+    to_free = [row for row in table if "`set.volumes=free`" in row[4]]
+    assert of_volumes["free"] | of_volumes["keep"] == rows(table)
+    assert rows(table) - of_volumes["keep"] == rows(to_free), "who keeps volumes may free none"
+    found = of_volumes["keep"]
     with_secret = render_set(auth={"existingSecret": "own"}).one("Role", "try-set")
     left = {row[1] for row in table if row[4] == "without `auth.existingSecret`"}
     assert left == {"secrets"}
@@ -136,7 +140,8 @@ def test_the_platforms_role_of_sets_is_the_table_and_enough_for_every_set() -> N
     found = set(rights_of(roles[0]["rules"]))
     assert found == rows(tables()[4])
     given = {(group, resource, verb) for group, resource, verbs in found for verb in verbs}
-    own = render_set(auth={"existingSecret": "own"}).one("Role", "try-set")["rules"]
+    free = {"volumes": "free", "auth": {"existingSecret": "own"}}
+    own = render_set(**free).one("Role", "try-set")["rules"]
     asked = {(group, what, verb) for group, what, verbs in rights_of(own) for verb in verbs}
     # Volumes are for people.
     assert asked - given == {("", "persistentvolumeclaims", "delete")}

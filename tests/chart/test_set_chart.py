@@ -91,8 +91,9 @@ def test_what_outlives_the_release(runs: str) -> None:
     assert ("--owns-runs" in arguments) == (runs == "delete")
 
 
-def test_rights_are_of_names() -> None:
-    objects = rendered()
+@pytest.mark.parametrize("volumes", ["keep", "free"])
+def test_rights_are_of_names(volumes: str) -> None:
+    objects = rendered(volumes=volumes)
     rules = objects.one("Role", "try-set")["rules"]
     for rule in rules:
         named = rule.get("resourceNames")
@@ -102,14 +103,15 @@ def test_rights_are_of_names() -> None:
         if "secrets" in rule["resources"]:
             assert rule["verbs"] == ["create"] or named == ["try-set-auth"]
     lists = [rule["resources"] for rule in rules if "list" in rule["verbs"]]
-    assert lists == [["pods", "events", "persistentvolumeclaims"]]
+    frees = volumes == "free"
+    assert lists == [["pods", "events"]] + [["persistentvolumeclaims"]] * frees
     (sets,) = (
         rule for rule in rules
         if rule["resources"] == ["statefulsets"] and "delete" in rule["verbs"]
     )  # fmt: skip
     assert sets["resourceNames"] == ["cartpole-s1-learner", "cartpole-s2-learner"]
-    (claims,) = (rule for rule in rules if "runs-cartpole-s1-learner-0" in str(rule))
-    assert claims["verbs"] == ["delete"]
+    claims = [rule for rule in rules if "runs-cartpole-s1-learner-0" in str(rule)]
+    assert [rule["verbs"] for rule in claims] == [["delete"]] * frees
     meters = objects.one("Role", "try-set-cost")["rules"]
     assert meters[0] == {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
     assert meters[1]["resourceNames"] == ["cartpole-s1-state", "cartpole-s2-state"]

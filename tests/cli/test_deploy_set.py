@@ -75,6 +75,7 @@ def test_a_sweep_is_one_release(programs: Programs, capsys: pytest.CaptureFixtur
 
 def test_the_controller_resolves_the_same_runs(programs: Programs, tmp_path: Path) -> None:
     axes = ("--set", "experiment.learner.backend=tensorflow,jax", "--name", "two")
+    axes += ("--set", "set.volumes=free")
     objects = render(tmp_path, *SET, *axes)
     data, shapes = spec_of(objects, "two")
     for name in ("sweep.yaml", "experiment.yaml"):
