@@ -73,8 +73,12 @@ def rows() -> dict[str, list[dict[str, Any]]]:
             table("Finals", {
                 "score": by_set("run_score", "", "run"),
                 "state": by_set("run_state", "", "run, state"),
-            }, {"score": "short"}, "Mean return of the newest evaluation of each run, the best "
-                "first.", best_first="score", links={"run": CURVES}),
+                "failures": by_set("run_failures_total", "", "run"),
+                "preemptions": by_set("run_preemptions_total", "", "run"),
+            }, dict.fromkeys(("score", "failures", "preemptions"), "short"),
+                "Mean return of the newest evaluation of each run, the best first. Failures are "
+                "its own; preemptions took pods of its learner, which resumed.",
+                best_first="score", links={"run": CURVES}),
             table("Not training", {
                 "state": by_set(
                     "run_state", 'state!~"training|ending|finished|pruned"', "run, state"),

@@ -18,7 +18,18 @@ from seedbed.runtime.formats import (
 )
 from seedbed.runtime.text import counted
 
-_HEAD = ("run", "state", "frames", "done", "evaluation", "to go", "cost", "reason")
+_HEAD = (
+    "run",
+    "state",
+    "frames",
+    "done",
+    "evaluation",
+    "to go",
+    "cost",
+    "failures",
+    "preempted",
+    "reason",
+)
 _TOLD = {"paused": "paused", "holds": "nothing else starts", "ended_by": "ended by"}
 _IN_WORDS = {"dollars": money, "frames": si_number, "hours": "{:g} hours".format}
 
@@ -41,6 +52,8 @@ def set_status(one: ClusterSet) -> dict[str, Any]:
         "is_silent": one.is_silent(),
         "runs": rows,
         "states": dict(Counter(row["state"] for row in rows)),
+        "failures": sum(row["failures"] for row in rows),
+        "preemptions": sum(row["preemptions"] for row in rows),
         "env_frames": whole["env_frames"],
         "dollars": whole["dollars"],
         "dollars_per_hour": float(state["dollarsPerHour"]) if "dollarsPerHour" in state else None,
@@ -62,6 +75,12 @@ def set_page(status: dict[str, Any]) -> str:
     if status["seconds_left"] is not None:
         total.append(f"{duration(status['seconds_left'])} to go")
     lines = ["; ".join(total)]
+    own, taken = status["failures"], status["preemptions"]
+    if own or taken:
+        lines.append(
+            f"lost: {counted(own, 'failure')} of their own, and {counted(taken, 'pod')} that a "
+            "drain, an eviction or the loss of a node has taken, after which they resume"
+        )
     bounds = [_IN_WORDS[name](bound) for name, bound in status["budget"].items()]
     limits = [counted(most, name.removesuffix("s")) for name, most in status["limits"].items()]
     lines.append(f"bound: {', '.join(bounds) or 'none'}; at once: {', '.join(limits) or 'all'}")
@@ -69,12 +88,12 @@ def set_page(status: dict[str, Any]) -> str:
     if status["is_silent"]:
         space, _, name = status["set"].partition("/")
         lines.append(f"its controller is silent: `seedbed logs {name} -n {space}` prints its log")
-    return f"{columns(rows, '<<>>>>><')}\n\n" + "\n".join(lines)
+    return f"{columns(rows, '<<>>>>>>><')}\n\n" + "\n".join(lines)
 
 
 def _cells(of: dict[str, Any]) -> tuple[str, ...]:
     return (
         of["run"], of["state"], si_number(of["env_frames"]), percent(of["done"]),
         significant(of["evaluation_mean"]), duration(of["seconds_left"]),
-        money(of["dollars"]), of["reason"] or "",
+        money(of["dollars"]), str(of["failures"]), str(of["preemptions"]), of["reason"] or "",
     )  # fmt: skip

@@ -43,6 +43,8 @@ def rows_of_runs(one: ClusterSet) -> list[dict[str, Any]]:
             "evaluation_mean": entry.get("score"),
             "dollars": entry.get("dollars"),
             "seconds_left": entry.get("seconds_left"),
+            "failures": entry.get("failures", 0),
+            "preemptions": entry.get("preemptions", 0),
         }
         for name, entry in runs.items()
     ]

@@ -42,6 +42,8 @@ class RunEntry(TypedDict, total=False):
     score: float | None  # mean return of the last evaluation
     dollars: float | None
     seconds_left: float | None
+    failures: int  # of its own
+    preemptions: int  # pods of its learner that a drain, an eviction or a lost node has taken
 
 
 class ClusterSet(NamedTuple):

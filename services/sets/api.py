@@ -43,12 +43,22 @@ class Pod(NamedTuple):
         component: `learner`, `actor`, `replay`, `cost` or `last-resort`.
         name: Name of the pod.
         waits: Why it has no node, in the scheduler's words; "" of one that has.
+        uid: What tells it from another pod of that name.
+        created: When it was made, in a form that sorts.
+        restarts: Restarts of the container that its component is named after.
+        has_failed: It has ended, and not by itself.
+        is_preempted: A drain, an eviction, or the loss of its node takes it, or has taken it.
     """
 
     run: str
     component: str
     name: str
     waits: str = ""
+    uid: str = ""
+    created: str = ""
+    restarts: int = 0
+    has_failed: bool = False
+    is_preempted: bool = False
 
 
 class SetApi:
@@ -148,22 +158,18 @@ class SetApi:
                 raise
 
     def pods(self) -> list[Pod]:
-        """Return the pods of all runs of the set."""
+        """Return the pods of all runs of the set, but for those that have done their work."""
         selector = f"seedbed.dev/set={self._name},app.kubernetes.io/name=seedbed"
         path = f"/api/v1/namespaces/{self._namespace}/pods"
-        found, more = [], ""
+        found, more = list[Pod](), ""
         while True:
             query = [("labelSelector", selector), ("limit", "500")]
             answer = self._call("GET", path, query=[*query, ("continue", more)] if more else query)
-            for item in answer["items"]:
-                labels = item["metadata"].get("labels") or {}
-                run, component = (
-                    labels.get(f"app.kubernetes.io/{key}", "") for key in ("instance", "component")
-                )
-                status = item.get("status") or {}
-                if status.get("phase") not in ("Succeeded", "Failed"):
-                    waits = why_no_node(item)
-                    found.append(Pod(run, component, item["metadata"]["name"], waits))
+            found += [
+                _pod(item)
+                for item in answer["items"]
+                if (item.get("status") or {}).get("phase") != "Succeeded"
+            ]
             more = (answer.get("metadata") or {}).get("continue") or ""
             if not more:
                 return found
@@ -220,6 +226,27 @@ def why_no_node(pod: Mapping[str, Any]) -> str:
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return str(condition.get("message") or condition.get("reason") or "")
     return ""
+
+
+def _pod(item: Mapping[str, Any]) -> Pod:
+    meta, status = item["metadata"], item.get("status") or {}
+    labels = meta.get("labels") or {}
+    run, component = (
+        labels.get(f"app.kubernetes.io/{key}", "") for key in ("instance", "component")
+    )
+    containers = status.get("containerStatuses") or []
+    taken = [one for one in status.get("conditions") or [] if one["type"] == "DisruptionTarget"]
+    return Pod(
+        run,
+        component,
+        meta["name"],
+        why_no_node(item),
+        uid=meta["uid"],
+        created=meta["creationTimestamp"],
+        restarts=sum(one["restartCount"] for one in containers if one["name"] == component),
+        has_failed=status.get("phase") == "Failed",
+        is_preempted=any(one["status"] == "True" for one in taken),
+    )
 
 
 def time_of_event(event: Mapping[str, Any]) -> str:

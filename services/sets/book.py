@@ -42,6 +42,10 @@ class Entry:
         actors: Actors.
         gpus: GPUs and TPU chips.
         volumes: What is being done with its volumes; "" keeps them.
+        pods: When the newest pod of each name of its learner was made, and the pod's UID.
+        let_go: UIDs of pods that ended with the run, when it left last.
+        restarts: Failures of its learner that a restart has followed, by the pod's UID.
+        preempted: UIDs of pods of its learner that something else than the run has taken.
     """
 
     phase: Phase = "waiting"
@@ -59,6 +63,10 @@ class Entry:
     actors: int = 0
     gpus: int = 0
     volumes: Volumes = ""
+    pods: dict[str, tuple[str, str]] = field(default_factory=dict)
+    let_go: list[str] = field(default_factory=list)
+    restarts: dict[str, int] = field(default_factory=dict)
+    preempted: list[str] = field(default_factory=list)
 
     @property
     def needs(self) -> Limits:

@@ -23,6 +23,7 @@ from seedbed.runtime.text import counted, printable
 from seedbed.services.cost.parts import succeeds
 from seedbed.services.sets.api import Pod, Refused, time_of_event
 from seedbed.services.sets.book import Book, Entry, Outcome
+from seedbed.services.sets.losses import let_go, note_losses
 from seedbed.services.sets.page import Page
 from seedbed.services.sets.rows import Learner, Visits
 from seedbed.services.sets.spec import Spec
@@ -234,7 +235,17 @@ class SetController:
         self._api.save_state({"retry": None}, self.page.runs_text())
 
     def _read_pods(self) -> None:
-        self._pods = self._api.pods()
+        pods = self._api.pods()
+        self._pods = [pod for pod in pods if not pod.has_failed]
+        learners: dict[str, list[Pod]] = {}
+        for pod in pods:
+            if pod.component == "learner":
+                learners.setdefault(pod.run, []).append(pod)
+        is_new = False
+        for name, entry in self.book.up().items():
+            is_new |= note_losses(entry, learners.get(name, []))
+        if is_new:
+            self.book.save()
 
     def _read_run_state(self, name: str) -> None:
         self._run_states[name] = self._api.run_state(name) or {}
@@ -365,8 +376,9 @@ class SetController:
         if entry.phase == "awake":
             wanted += ["cost"] + ["actor"] * bool(entry.actors)
         missing = [component for component in wanted if not self._of(name, component)]
-        if not missing and entry.phase == "awake":
+        if not missing and entry.phase == "awake" and not entry.has_come:
             entry.refusals, entry.has_come = 0, True
+            self.book.save()
         if entry.has_come or self._now() - entry.begun < _REFUSED_S:
             return ""
         begun = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(entry.begun))
@@ -438,6 +450,7 @@ class SetController:
         self._ending.pop(name, None)
         self._urls.pop(name, None)
         self._visits.forget(name)
+        let_go(entry)
         entry.phase = "waiting"
         self.book.save()
         log.info("%s has left (%s): %s", name, entry.end, entry.why)

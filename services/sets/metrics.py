@@ -17,6 +17,9 @@ Attributes:
     states: State of each run: always 1.
     scores: Mean return of the newest evaluation of each run; absent before.
     idle: Seconds since an awake run was last seen with new frames.
+    failures: Failures of each run's learner, whether a restart followed or not.
+    preemptions: Pods of each run's learner that a drain, an eviction or the loss of a node has
+        taken. They are no failures: the run resumes any number of times.
     refused: Runs that wait because the API server has refused one of their objects or pods.
     calls: Calls to the API server.
     errors: Calls and files that failed, by part.
@@ -54,6 +57,8 @@ METRICS = documented(
     gauge("seedbed_set_run_state", "states", ("set", "run", "state")),
     gauge("seedbed_set_run_score", "scores", ("set", "run")),
     gauge("seedbed_set_run_idle_seconds", "idle", ("set", "run")),
+    counter("seedbed_set_run_failures_total", "failures", ("set", "run")),
+    counter("seedbed_set_run_preemptions_total", "preemptions", ("set", "run")),
     gauge("seedbed_set_refused", "refused", ("set",)),
     counter("seedbed_set_calls_total", "calls", ("set",)),
     counter("seedbed_set_errors_total", "errors", ("set", "part")),
@@ -167,6 +172,18 @@ class SetMetrics:
         """Seconds without new frames."""
         now = time.time()
         return {(self._name, name): now - at for name, (_, at) in list(self._of.page.moved.items())}
+
+    @property
+    def failures(self) -> dict[tuple[str, str], float]:
+        """Failures of each run's learner."""
+        rows = self._of.page.rows
+        return {(self._name, name): float(row["failures"]) for name, row in rows.items()}
+
+    @property
+    def preemptions(self) -> dict[tuple[str, str], float]:
+        """Pods that others have taken from each run."""
+        rows = self._of.page.rows
+        return {(self._name, name): float(row["preemptions"]) for name, row in rows.items()}
 
     @property
     def refused(self) -> dict[str, float]:

@@ -34,6 +34,8 @@ class Row(TypedDict):
         score: Mean return of its newest evaluation; None before.
         dollars: What it has cost.
         seconds_left: Time to its end; None where that is not known.
+        failures: Times that its learner has failed, whether a restart followed or not.
+        preemptions: Pods of its learner that a drain, an eviction or the loss of a node has taken.
     """
 
     state: str
@@ -43,6 +45,8 @@ class Row(TypedDict):
     score: float | None
     dollars: float
     seconds_left: float | None
+    failures: int
+    preemptions: int
 
 
 class Page:
@@ -148,6 +152,8 @@ class Page:
             score=score,
             dollars=round(max(entry.dollars, float(counters.get("dollars") or 0.0)), 6),
             seconds_left=left,
+            failures=sum(entry.restarts.values()) + len(read_ends(member)),
+            preemptions=len(entry.preempted),
         )
         if state in ("finished", "pruned") and not entry.is_up:
             self._ended[member.name] = row

@@ -56,6 +56,7 @@ def test_the_page_of_a_set_has_its_bound_and_every_run(
     assert "bound: $0.0200; at once: 1 learner\n" in said
     assert "nothing else starts: learners: 1" in said
     assert "silent" not in said
+    assert "lost:" not in said
     found = status(capsys, "lr")
     assert found["budget"] == {"dollars": 0.02}
     assert found["limits"] == {"learners": 1}
@@ -68,6 +69,21 @@ def test_the_page_of_a_set_has_its_bound_and_every_run(
     cluster.a_set("new", {})
     assert main(["status", "new"]) == 0
     assert "its controller has not begun" in capsys.readouterr().out
+
+
+def test_failures_and_preemptions_are_told_apart(
+    cluster: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lost = {"lr-a": {"failures": 1, "preemptions": 7}, "lr-b": {"preemptions": 2}}
+    cluster.a_set("lost", {name: {**row, **lost.get(name, {})} for name, row in RUNS.items()})
+    assert main(["status", "lost"]) == 0
+    said = capsys.readouterr().out
+    (row,) = (line.split() for line in said.splitlines() if line.startswith("lr-a"))
+    assert row[-2:] == ["1", "7"]
+    assert "lost: 1 failure of their own, and 9 pods that a drain" in said
+    found = status(capsys, "lost")
+    assert (found["failures"], found["preemptions"]) == (1, 9)
+    assert [run["preemptions"] for run in found["runs"]] == [7, 2, 0]
 
 
 def test_a_pause_shows_before_the_controller_has_seen_it(

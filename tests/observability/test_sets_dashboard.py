@@ -26,6 +26,7 @@ from tests.support.waiting import wait_for
 FILES = ROOT / "helm" / "seedbed-platform" / "files"
 DASHBOARD = json.loads((FILES / "dashboard-sets.json").read_text())
 QUERIES = queries_of(DASHBOARD)
+COLUMNS = ("score", "state", "failures", "preemptions")  # of the table of runs
 LABELS = {"namespace": "rl", "experiment": "lab", "role": "controller", "pod": "lab-set-0"}
 
 
@@ -131,7 +132,7 @@ def test_sets_of_one_name_have_a_line_each() -> None:
         assert query.count('{cluster=~"$cluster",namespace=~"$namespace",set=~"$set"') > 0, title
         assert query.count("by (cluster, namespace, set") > 0, title
         legend = title.partition(" / ")[2]
-        assert "{{cluster}} {{namespace}}/{{set}}" in title or legend in ("score", "state")
+        assert "{{cluster}} {{namespace}}/{{set}}" in title or legend in COLUMNS
     names = [variable["name"] for variable in DASHBOARD["templating"]["list"]]
     assert names == ["datasource", "cluster", "namespace", "set"]
 
@@ -150,8 +151,9 @@ def test_tables_hide_the_columns_that_mean_nothing() -> None:
     finals = tables["Finals"]["transformations"]
     assert [one["id"] for one in finals] == ["merge", "organize", "sortBy"]
     assert finals[1]["options"] == {
-        "excludeByName": {"Time": True, "Value #B": True}, "renameByName": {"Value #A": "score"},
-    }  # fmt: skip
+        "excludeByName": {"Time": True, "Value #B": True},
+        "renameByName": {f"Value #{key}": COLUMNS["ABCD".index(key)] for key in "ACD"},
+    }
     assert finals[2]["options"]["sort"] == [{"field": "score", "desc": True}]
     (organize,) = tables["Not training"]["transformations"]
     assert organize["options"]["excludeByName"] == {"Time": True, "Value": True}

@@ -101,6 +101,7 @@ class SetCluster:
         clock: Monotonic time.
         claims_of: Names of the volumes' claims, by run.
         freed: Takes the name of a run whose claim is about to be deleted.
+        restarts: Restarts of the present pod of a learner, by run.
         loses: Runs whose learners' files do not come home to the end.
     """
 
@@ -127,6 +128,8 @@ class SetCluster:
         self._events: list[dict[str, Any]] = []
         self._saves: set[str] = set()
         self._bills: dict[str, float] = {}
+        self.restarts: dict[str, int] = {}
+        self._learners: dict[str, str] = {}  # when the learner's pod was made
 
     # --- the calls ---------------------------------------------------------------------------
 
@@ -230,13 +233,27 @@ class SetCluster:
         for run in self._runs():
             for kind, component in (("StatefulSet", "learner"), ("Deployment", "actor"),
                                     ("Deployment", "cost")):  # fmt: skip
+                number = self._replicas(kind, run, component)
                 if self.makes_pods(f"{run}-{component}"):
-                    continue
-                found += [
-                    Pod(run, component, f"{run}-{component}-{number}")
-                    for number in range(self._replicas(kind, run, component))
-                ]
+                    number = 0
+                names = [f"{run}-{component}-{index}" for index in range(number)]
+                if component == "learner":
+                    found += self._learner_pods(run, names)
+                else:
+                    found += [Pod(run, component, name) for name in names]
         return found
+
+    def _learner_pods(self, run: str, names: list[str]) -> list[Pod]:
+        if not names:
+            self._learners.pop(run, None)
+            self.restarts.pop(run, None)
+            return []
+        made = self._learners.setdefault(run, _text(self.now))
+        restarts = self.restarts.get(run, 0)
+        return [
+            Pod(run, "learner", name, uid=f"{run} {made}", created=made, restarts=restarts)
+            for name in names
+        ]
 
     def step(self) -> None:
         """Let five seconds go by."""

@@ -317,7 +317,12 @@ def test_a_learner_that_is_evicted_again_and_again_is_no_failure(
         cluster.makes_pods = lambda _: ""
         one.reconcile()
         cluster.step()
+        one = controller(cluster, wanted, tmp_path / "set")  # killed, and back
+    cluster.restarts[name] = 2
+    one.reconcile()
     until(cluster, one, lambda: all_are(cluster, "finished"))
+    lost = {run: (row["failures"], row["preemptions"]) for run, row in cluster.rows.items()}
+    assert lost == {run.name: (0, 0) for run in wanted.wanted.runs} | {name: (2, 10)}
     assert cluster.begun.count(name) == 11
     assert not [end for member in read_members(tmp_path / "set") for end in read_ends(member)]
 

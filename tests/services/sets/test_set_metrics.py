@@ -56,7 +56,15 @@ def test_the_states_of_runs_and_what_is_awake(cluster: SetCluster, tmp_path: Pat
     assert scraped("limit", "resource") == {"learners": 2}
     assert scraped("run_idle_seconds", "run").keys() == one.awake.keys()
     assert scraped("last_reconcile_timestamp_seconds") == {"": pytest.approx(cluster.now, abs=5)}
+    name = next(iter(one.awake))
+    cluster.restarts[name] = 3
+    cluster.makes_pods = lambda workload: "evicted" if workload == f"{name}-learner" else ""
+    one.reconcile()
+    cluster.makes_pods = lambda _: ""
     until(cluster, one, lambda: set(cluster.states().values()) == {"finished"})
+    taken = scraped("run_preemptions_total", "run")
+    assert {run for run, number in taken.items() if number} == {name}
+    assert set(scraped("run_failures_total", "run").values()) == {0}, "none was seen to restart"
     assert scraped("runs", "state")["training"] == 0
     assert set(scraped("run_score", "run").values()) == {100.0}
     assert scraped("forecast_dollars")[""] == pytest.approx(scraped("dollars")[""])
