@@ -14,6 +14,7 @@ from seedbed.config.load import override
 from seedbed.config.schema import NAME_LETTERS
 from seedbed.config.shipped import experiment_file, shipped_sweeps
 from seedbed.config.yaml_text import load_yaml
+from seedbed.deploy.caps import told_of_caps
 from seedbed.deploy.chart_values import check_chart, profile_file
 from seedbed.deploy.follow import follow_controller
 from seedbed.deploy.images import build_and_push, note_on_localhost
@@ -149,7 +150,13 @@ def _install(
         print_lines(note)
     install_set(release, args.retry)
     at = f"{wanted.name} -n {args.namespace}"
-    follow_controller(kubectl, wanted.name, release.objects, print_lines)
+    try:
+        follow_controller(kubectl, wanted.name, release.objects, print_lines)
+    except SeedbedError as error:
+        told = told_of_caps(wanted.name, args.namespace, wanted.sweep.budget.dollars)
+        if not told:
+            raise
+        raise SeedbedError(error.code, f"{error}; {told}") from error
     print_lines(f"{wanted.name} is up: its controller starts runs while there is room")
     print_lines(f"its runs: seedbed list {at}")
     print_lines(f"which setting is better: seedbed compare {at}")

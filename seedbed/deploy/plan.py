@@ -93,6 +93,14 @@ def _arguments(workload: ApiObject, container: str) -> list[str]:
     ]
 
 
+def cap_of(objects: list[ApiObject]) -> float:
+    """Return the bill in US dollars at which a release's own meter ends it; 0 is none."""
+    meter = workload_of(objects, "cost")
+    given = _arguments(meter, "cost") if meter is not None else []
+    option = "--budget="
+    return next((float(x.removeprefix(option)) for x in given if x.startswith(option)), 0.0)
+
+
 def state_of(objects: Iterable[ApiObject], release: str) -> dict[str, str] | None:
     """Return what the cost meter keeps of a release; None without its ConfigMap.
 

@@ -604,6 +604,40 @@ def test_the_controller_of_before_an_upgrade_does_not_count(
     assert said.index("bbb-y: ready") < said.index("cartpole-vtrace is up")
 
 
+@pytest.mark.parametrize(("bound", "told"), [("0.16", "to $0.20 by the caps"), ("0.2", "")])
+def test_caps_above_a_lower_bound_are_told_where_no_controller_comes(
+    programs: Programs, capsys: pytest.CaptureFixture[str], bound: str, told: str
+) -> None:
+    ours = {"seedbed.dev/set": "cartpole-vtrace"}
+    there = []
+    for name in ("cartpole-vtrace-lr-1e-3-s1", "cartpole-vtrace-lr-3e-3-s1"):
+        for kind, role in (("StatefulSet", "learner"), ("Deployment", "cost")):
+            labels = {"app.kubernetes.io/component": role, **ours}
+            item = object_of(kind, f"{name}-{role}", "seedbed", name, **labels)
+            containers = [{"name": role, "args": ["--budget=0.075"]}]
+            there.append({**item, "spec": {"template": {"spec": {"containers": containers}}}})
+    (programs.folder / "seedbed.json").write_text(json.dumps({"items": there}))
+    runs = {"cartpole-vtrace-lr-1e-2-s1": {"state": "finished", "dollars": 0.05}}
+    runs |= {"cartpole-vtrace-lr-1e-3-s1": {"state": "training", "dollars": 0.07}}
+    spec, state = (
+        object_of("ConfigMap", f"cartpole-vtrace-{end}", "seedbed-set", "cartpole-vtrace")
+        for end in ("set", "set-state")
+    )
+    packed = gzip.compress(json.dumps(runs).encode())
+    state["binaryData"] = {"runs.json.gz": base64.b64encode(packed).decode()}
+    (programs.folder / "seedbed-set.json").write_text(json.dumps({"items": [spec, state]}))
+    waits = {"waiting": {"reason": "ImagePullBackOff", "message": "no"}}
+    programs.pods([pod("cartpole-vtrace-set-6d5f-x2x", state=waits)])
+    assert main([*SET, "--budget-dollars", bound]) == ExitCode.DEPLOY
+    said = capsys.readouterr().err
+    assert "ImagePullBackOff" in said
+    assert ("2 awake runs of it may bring its bill" in said) == bool(told)
+    assert told in said
+    assert ("of $0.16 that bound it now: `seedbed stop cartpole-vtrace -n default`" in said) == (
+        bool(told)
+    )
+
+
 @pytest.mark.slow
 def test_images_are_built_for_each_shape(programs: Programs) -> None:
     backends = ("--set", "experiment.learner.backend=tensorflow,jax")
