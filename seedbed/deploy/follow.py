@@ -154,7 +154,9 @@ def follow_controller(
         time.sleep(_INTERVAL_S)
     raise SeedbedError(
         ExitCode.DEPLOY,
-        f"the controller of {name} was not ready within {duration(_LONGEST_S)}; it stays: "
+        f"the controller of {name} was not ready within {duration(_LONGEST_S)}"
+        + "".join(f"; {pod} {state}" for pod, state in written.items() if state != "ends")
+        + "; it stays: "
         f"`{' '.join(kubectl)} logs deployment/{name}-set` shows why",
     )
 

@@ -43,10 +43,11 @@ _REFUSED = (
     ),
     (r"admission webhook|denied the request", "change what the policy of the cluster names"),
 )
+_VOLUMES = r"unbound immediate|persistentvolumeclaim|volume node affinity|storageclass"
 # What the scheduler finds in the nodes, and what to do.
 _UNSCHEDULED = (
     (
-        r"unbound immediate|persistentvolumeclaim|volume node affinity|storageclass",
+        _VOLUMES,
         "see its claim: a StorageClass that is there, in a zone with nodes",
     ),
     (r"Insufficient (\S+)", "ask for less of it, or for nodes that have more of it, or a quota"),
@@ -163,12 +164,20 @@ def pod_obstacle(
         if scheduled.get("reason") == "SchedulingGated":
             return Obstacle(f"{name} waits in a queue: {message}", lasts=False)
         comes = events.newest(name, "TriggeredScaleUp") is not None
+        if re.search(_VOLUMES, message, re.IGNORECASE) and (claims := _claims_of(pod)):
+            message = f"{message} (it mounts the claim {', '.join(claims)})"
         advice = "" if comes else _advice(_UNSCHEDULED, message)
         words = f"{message} (a node has been ordered)" if comes else message
         return Obstacle(f"{name} waits for a node: {words}", advice, lasts=False)
     if has_begun(pod):
         return None
     return _mount_obstacle(name, events, made_later)
+
+
+def _claims_of(pod: Mapping[str, Any]) -> list[str]:
+    volumes = pod.get("spec", {}).get("volumes", [])
+    claims = (volume.get("persistentVolumeClaim", {}).get("claimName") for volume in volumes)
+    return [claim for claim in claims if claim]
 
 
 def _mount_obstacle(name: str, events: Events, made_later: Collection[str]) -> Obstacle | None:

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from seedbed.cli.main import main
+from seedbed.deploy import follow as deploy_follow
 from seedbed.deploy.set_shapes import RESOURCES
 from seedbed.deploy.sizes import LIMIT_BYTES
 from seedbed.runtime.exit_codes import ExitCode
@@ -602,6 +603,28 @@ def test_the_controller_of_before_an_upgrade_does_not_count(
     assert "cartpole-vtrace-set-aaa-x: ready" not in said
     assert said.index("aaa-x: ends") < said.index("bbb-y: Container") < said.index("bbb-y: ready")
     assert said.index("bbb-y: ready") < said.index("cartpole-vtrace is up")
+
+
+def test_a_controller_whose_volume_does_not_come_is_told_with_its_claim(
+    programs: Programs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deploy_follow, "_LONGEST_S", 0.5)
+    waits = pod("cartpole-vtrace-set-6d5f-x2x")
+    words = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims"
+    waits["status"]["conditions"] = [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
+    ]
+    claim = {"name": "set", "persistentVolumeClaim": {"claimName": "cartpole-vtrace-set"}}
+    waits["spec"] = {"volumes": [claim, {"name": "tmp", "emptyDir": {}}]}
+    programs.pods([waits])
+    assert main([*SET]) == ExitCode.DEPLOY
+    said = capsys.readouterr().err
+    told = f"waits for a node: {words} (it mounts the claim cartpole-vtrace-set)"
+    assert f"cartpole-vtrace-set-6d5f-x2x {told}; it stays: `kubectl" in said
+    waits["status"]["conditions"][0]["message"] = "0/1 nodes are available: 1 Insufficient cpu"
+    programs.pods([waits])
+    assert main([*SET]) == ExitCode.DEPLOY
+    assert "claim cartpole-vtrace-set" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("bound", "told"), [("0.16", "to $0.20 by the caps"), ("0.2", "")])
