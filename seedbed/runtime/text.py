@@ -1,4 +1,6 @@
-"""Words for people: counts with their nouns, and texts of peers made safe to show."""
+"""Words for people: counts with their nouns, texts of peers made safe to show, numbers in texts."""
+
+import math
 
 LONGEST = 256
 
@@ -26,3 +28,12 @@ def counted(number: int | str, noun: str) -> str:
     text = number if isinstance(number, str) else f"{number:,}"
     ending = "" if text == "1" else "es" if noun.endswith(("s", "ch")) else "s"
     return f"{text} {noun}{ending}"
+
+
+def finite(text: str | None) -> float | None:
+    """Return the number of a text; None where there is none, or no finite one."""
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None

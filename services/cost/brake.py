@@ -2,15 +2,13 @@
 
 import json
 import logging
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from seedbed.runtime.text import counted
+from seedbed.runtime.text import counted, finite
 
 if TYPE_CHECKING:
     from seedbed.services.cost.cluster import Cluster
@@ -92,7 +90,7 @@ class Brake:
             state = {key: text for key, text in written.items() if text is not None}
         self.finished, self.paused = state.get("finished", ""), state.get("paused", "")
         self._ending, self.waiting = state.get("ending", ""), state.get("waiting", "")
-        self._read_from = _number(state.get("readFrom"))
+        self._read_from = finite(state.get("readFrom"))
         self._before, self._is_new = _replicas(state.get("resumeReplicas")), False
         if self.finished and state.get("goal", self._goal) != self._goal:
             log.info("the experiment continues: its stop conditions or its run have changed")
@@ -270,14 +268,6 @@ def _replicas(text: str | None) -> dict[str, int] | None:
     except (AttributeError, TypeError, ValueError):
         log.warning("resumeReplicas of the state is no JSON of numbers: %.100s", text)
         return {}
-
-
-def _number(text: str | None) -> float | None:
-    """Return a number of the state; None where there is none, or no finite one."""
-    with suppress(TypeError, ValueError):
-        number = float(text)  # type: ignore[arg-type]
-        return number if math.isfinite(number) else None
-    return None
 
 
 def _date(text: str) -> datetime | None:

@@ -3,14 +3,13 @@
 import base64
 import gzip
 import json
-import math
 import time
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from seedbed.runtime.exit_codes import ExitCode
-from seedbed.runtime.text import printable
+from seedbed.runtime.text import finite, printable
 from seedbed.sets.ends import read_ends
 from seedbed.sets.folder import Member
 
@@ -141,7 +140,7 @@ class Page:
         state, reason = self._state(member)
         status = member.status() if entry.is_up or member.run.exists() else {}
         newest = member.last_evaluation() if status else None
-        score = _number(newest["mean"]) if newest else None
+        score = finite(newest["mean"]) if newest else None
         counters = status.get("counters") or {}
         left = (status.get("eta") or {}).get("seconds") if state == "training" else None
         row = Row(
@@ -190,15 +189,6 @@ class Page:
             return "waiting", "its volumes are freed, and with them what it would go on from"
         refused = entry.why if entry.end == "refused" else ""
         return "waiting", refused
-
-
-def _number(text: Any) -> float | None:
-    """Return a number of a CSV; None where it is none, such as NaN."""
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
 
 
 def _joined(*words: str) -> str:
