@@ -31,6 +31,8 @@ class Files(Section):
     """`set/experiment.yaml` of it."""
     templates: str = Field("", pattern=r"^[A-Za-z0-9+/=]*$")
     """Objects of each shape of runs: JSON, compressed with gzip, in base64."""
+    confirm: str = ""
+    """Settings that are confirmed, and the number of fresh seeds: JSON; empty confirms nothing."""
 
 
 class Limits(Section):

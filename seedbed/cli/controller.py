@@ -20,7 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--set", required=True, metavar="NAME", help="the Helm release of the set")
     add("--namespace", required=True, help="namespace of the set")
-    text = "folder with sweep.yaml, experiment.yaml, limits.json and templates.json.gz"
+    text = "folder with sweep.yaml, experiment.yaml, limits.json and templates.json.gz, and with "
+    text += "confirm.json where the set confirms"
     add("--spec", required=True, type=Path, metavar="DIR", help=text)
     add("--folder", required=True, type=Path, metavar="DIR", help="folder of the set")
     text = "let the runs go with the set's release"

@@ -3,6 +3,7 @@
 import argparse
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,15 @@ from seedbed.deploy.caps import told_of_caps
 from seedbed.deploy.chart_values import check_chart, profile_file
 from seedbed.deploy.follow import follow_controller
 from seedbed.deploy.images import build_and_push, note_on_localhost
+from seedbed.deploy.plan import ApiObject
 from seedbed.deploy.programs import run as call
-from seedbed.deploy.set_names import names_of_runs, objects_in, objects_of_file
+from seedbed.deploy.set_fetch import copy_of_set
+from seedbed.deploy.set_names import confirmed_before, names_of_runs, objects_in, objects_of_file
+from seedbed.deploy.set_releases import find_set
 from seedbed.deploy.set_shapes import Chart, Shape, group_by_shape, render_shape
 from seedbed.deploy.sets import (
+    SetRelease,
+    at_once,
     check_chart_of,
     check_limits,
     check_names,
@@ -34,8 +40,10 @@ from seedbed.deploy.sets import (
 )
 from seedbed.runtime.exit_codes import ConfigError, ExitCode, SeedbedError
 from seedbed.runtime.terminal import print_lines
+from seedbed.sets.confirmation import choice_text, confirmation
+from seedbed.sets.folder import as_in_folder
 from seedbed.sets.needs import Limits
-from seedbed.sets.plan import plan
+from seedbed.sets.plan import plan, plan_confirmation
 from seedbed.sets.resolve import ResolvedSet
 from seedbed.sets.sweep import SET_LETTERS, Sweep, is_sweep
 
@@ -104,39 +112,40 @@ def deploy_set(args: argparse.Namespace) -> None:
     _check_name(sweep, args.experiment)
     wanted = resolve_set(sweep, args.experiment)
     limits = Limits(args.max_learners, args.max_actors or 0, args.max_gpus or 0)
-    shapes = _shapes(wanted, chart, registry)
+    before = _objects_before(args, wanted.name)
+    folder = None if args.confirm is None else _copy_of(args, wanted)
+    fresh = (
+        confirmed_before(wanted, before)
+        if folder is None
+        else confirmation(folder, wanted, args.confirm)
+    )
+    every = replace(wanted, runs=[*wanted.runs, *(fresh.runs if fresh is not None else ())])
+    choice = choice_text(fresh) if fresh is not None else ""
+    shapes = _shapes(every, chart, registry)
     check_limits(shapes, limits)
-    before = [] if args.render is None else objects_of_file(file_in(args.render), wanted.name)
-    names = names_of_runs(wanted, before)
-    release = render_set(wanted, shapes, chart, limits, of_the_set, names)
+    names = names_of_runs(every, before)
+
+    def render(shapes: Sequence[Shape]) -> SetRelease:
+        return render_set(every, shapes, chart, limits, of_the_set, names, choice)
+
+    release = render(shapes)
     print_lines(f"{plan(wanted, args.experiment, Path(wanted.name) / 'not there')}")
-    print_lines("\n".join(plan_of_release(wanted, shapes, limits, release)))
+    if fresh is not None:
+        print_lines(plan_confirmation(fresh, folder, at_once(shapes, limits)))
+    print_lines("\n".join(plan_of_release(every, shapes, limits, release)))
     if args.dry_run:
         print_lines("nothing is installed (--dry-run)")
-    elif args.render is not None:
+        return
+    if args.render is not None:
         file = write_files(release, args.render)
         print_lines(
             f"{file} has the objects of the set: kubectl -n {args.namespace} apply --server-side "
             f"-f {file}"
         )
-    else:
-        _install(args, wanted, chart, limits, of_the_set, shapes)
-
-
-def _install(
-    args: argparse.Namespace,
-    wanted: ResolvedSet,
-    chart: Chart,
-    limits: Limits,
-    of_the_set: Mapping[str, Any],
-    shapes: Sequence[Shape],
-) -> None:
-    kubectl = ("kubectl", f"--namespace={args.namespace}")
-    call(*kubectl, "get", "--raw=/version")
+        return
+    call("kubectl", f"--namespace={args.namespace}", "get", "--raw=/version")
     check_chart_of(wanted.name, args.namespace, is_set=True)
-    names = names_of_runs(wanted, objects_in(args.namespace, wanted.name))
     check_names(wanted, names, args.namespace)
-    release = render_set(wanted, shapes, chart, limits, of_the_set, names)
     check_rights(release)
     if args.registry:
         source = Path(__file__).resolve().parents[2]
@@ -144,8 +153,16 @@ def _install(
         for shape in shapes:
             experiment = shape.runs[0].experiment
             built[shape.key] = build_and_push(source, args.registry, experiment, shape.objects)
-        shapes = _shapes(wanted, chart, built)
-        release = render_set(wanted, shapes, chart, limits, of_the_set, names)
+        shapes = _shapes(every, chart, built)
+        release = render(shapes)
+    _install(args, wanted, release, shapes)
+
+
+def _install(
+    args: argparse.Namespace, wanted: ResolvedSet, release: SetRelease, shapes: Sequence[Shape]
+) -> None:
+    """Install the release, and follow its controller until it is up."""
+    kubectl = ("kubectl", f"--namespace={args.namespace}")
     if note := note_on_localhost(kubectl, shapes[0].objects):
         print_lines(note)
     install_set(release, args.retry)
@@ -161,6 +178,30 @@ def _install(
     print_lines(f"its runs: seedbed list {at}")
     print_lines(f"which setting is better: seedbed compare {at}")
     print_lines(f"the end: helm -n {args.namespace} uninstall {wanted.name} (its volumes stay)")
+
+
+def _objects_before(args: argparse.Namespace, name: str) -> list[ApiObject]:
+    """Return the objects of an earlier release of a set; a plan alone asks no cluster."""
+    if args.render is not None:
+        return objects_of_file(file_in(args.render), name)
+    return [] if args.dry_run else objects_in(args.namespace, name)
+
+
+def _copy_of(args: argparse.Namespace, wanted: ResolvedSet) -> Path:
+    """Return a folder with what a set on the cluster has measured, to be ranked.
+
+    Raises:
+        SeedbedError: DEPLOY, there is no such set; RUN_DIRECTORY, none of its runs has begun;
+            RESUME_REFUSED, they have other settings.
+    """
+    try:
+        folder = copy_of_set(find_set(wanted.name, args.namespace), print_lines)
+    except SeedbedError as error:
+        text = "--confirm takes the best two settings of a set that has trained on the cluster, "
+        text += "and without it the same command trains it"
+        raise SeedbedError(error.code, f"{text}. {error}") from error
+    as_in_folder(folder, wanted)
+    return folder
 
 
 def _shapes(wanted: ResolvedSet, chart: Chart, images: Mapping[str, Any]) -> list[Shape]:

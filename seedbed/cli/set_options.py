@@ -11,7 +11,7 @@ from seedbed.sets.resolve import ResolvedSet, resolve
 from seedbed.sets.sweep import Budget, Sweep, read_sweep
 
 SET_OPTIONS = (
-    *("seeds", "draws", "name", "halving"),
+    *("seeds", "draws", "name", "halving", "confirm"),
     *(f"budget_{name}" for name in Budget.model_fields),
 )
 
@@ -29,6 +29,8 @@ def add_set_options(parser: argparse._ActionsContainer) -> None:
     text = "rank the settings by all their seeds after so many frames, and go on with the best "
     text += "third; again at three times the frames, and so on, up to stop.env_frames"
     add("--halving", type=int, metavar="FRAMES", help=text)
+    text = "train the best two settings of the set on N fresh seeds, which alone support a claim"
+    add("--confirm", type=positive, metavar="N", help=text)
 
 
 def read_set(args: argparse.Namespace, source: str | Path, settings: Sequence[str]) -> Sweep:

@@ -15,7 +15,6 @@ from seedbed.cli.output import add_json, emit, print_result
 from seedbed.cli.set_options import SET_OPTIONS, add_set_options, read_set, resolve_set
 from seedbed.config.without_effect import settings_without_effect
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
-from seedbed.runtime.install import how_to_install
 from seedbed.runtime.locks import Lock, LockHeld
 from seedbed.runtime.paths import shown
 from seedbed.runtime.signals import on_stop_signals
@@ -39,14 +38,14 @@ from seedbed.sets.folder import (
 )
 from seedbed.sets.halving import check_halving, members_at_rungs
 from seedbed.sets.live import LiveSet
-from seedbed.sets.plan import plan, table, to_go
-from seedbed.sets.resolve import ResolvedSet, Run, describe
+from seedbed.sets.plan import plan, plan_confirmation, table, to_go
+from seedbed.sets.resolve import ResolvedSet
 from seedbed.sets.shares import Shares
 from seedbed.sets.stopped import is_stopped
 from seedbed.sets.sweep import Budget
 
 # Options that a folder of experiments alone cannot take.
-_OF_A_SWEEP = ("set", "confirm", *SET_OPTIONS)
+_OF_A_SWEEP = ("set", *SET_OPTIONS)
 _NOTICE = "stopping each run with a last checkpoint; a second signal ends them at once"
 
 
@@ -57,8 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("target", metavar="TARGET", help=text)
     add_set(parser)
     add_set_options(parser)
-    text = "train the best two settings of the set on N fresh seeds, which alone support a claim"
-    add("--confirm", type=positive, metavar="N", help=text)
     add("--out", type=Path, metavar="DIR", help="folder of the set (default: sweeps/NAME)")
     text = "runs at once (default: 1); auto fits them to cores, memory and devices, as measured"
     add("--parallel", type=_parallel, default=1, metavar="N", help=text)
@@ -113,9 +110,9 @@ def run(args: argparse.Namespace) -> int:
             there = read_members(folder) if is_set(folder) else []
             check_code(folder, code, args.other_code, is_kept=False)
             print_lines(describe_disk(folder, there, max(len(there), len(wanted.runs))))
-            fresh = _confirmation(folder, wanted, args.confirm) if args.confirm else None
+            fresh = confirmation(folder, wanted, args.confirm) if args.confirm else None
             if fresh is not None:
-                _tell_confirmation(folder, fresh, args.parallel)
+                print_lines(plan_confirmation(fresh, folder, args.parallel or 1))
             emit(table([*runs, *(fresh.runs if fresh is not None else ())]))
             return ExitCode.OK
         is_new = _write(folder, wanted)
@@ -156,26 +153,11 @@ def _write(folder: Path, wanted: ResolvedSet) -> bool:
     return bool(written.added or written.changed)
 
 
-def _confirmation(folder: Path, wanted: ResolvedSet, seeds: int) -> ResolvedSet:
-    try:
-        return confirmation(folder, wanted, seeds)
-    except ImportError as error:
-        text = f"a ranking needs SciPy: {how_to_install('compare')}"
-        raise SeedbedError(ExitCode.USAGE, text) from error
-
-
 def _confirm(folder: Path, wanted: ResolvedSet, seeds: int, at_once: int | None) -> None:
-    best = _confirmation(folder, wanted, seeds)
-    _tell_confirmation(folder, best, at_once)
+    best = confirmation(folder, wanted, seeds)
+    print_lines(plan_confirmation(best, folder, at_once or 1))
     written = write_set(folder, best, confirms=True)
     print_lines(f"confirm: {counted(len(written.added), 'run')} added")
-
-
-def _tell_confirmation(folder: Path, best: ResolvedSet, at_once: int | None) -> None:
-    chosen = " and ".join(dict.fromkeys(describe(run.values) for run in best.runs))
-    runs: list[Run | Member] = [*read_members(folder), *as_in_folder(folder, best)]
-    print_lines(f"confirm: {counted(len(best.runs), 'run')} on fresh seeds, of {chosen}")
-    print_lines(f"  with them, {to_go(folder, runs, at_once or 1)}")
 
 
 def _command(member: Member) -> list[str]:

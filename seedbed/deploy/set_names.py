@@ -16,8 +16,9 @@ from seedbed.deploy.plan import ApiObject, objects_of
 from seedbed.deploy.programs import attempt
 from seedbed.deploy.set_releases import ClusterSet
 from seedbed.runtime.exit_codes import ConfigError, SeedbedError
+from seedbed.sets.confirmation import CHOICE_FILE, read_choice
 from seedbed.sets.identity import digest
-from seedbed.sets.resolve import ResolvedSet, Run, resolve
+from seedbed.sets.resolve import ResolvedSet, resolve
 from seedbed.sets.sweep import read_sweep
 
 _LABEL = "app.kubernetes.io"
@@ -75,13 +76,36 @@ def names_of_runs(wanted: ResolvedSet, there: Sequence[ApiObject]) -> list[str]:
         Those of `wanted` first, in its order.
     """
     names = dict.fromkeys(run.name for run in wanted.runs)
-    before = ClusterSet(wanted.name, "", list(there), {}, {})
+    before = _as_set(wanted.name, there)
     taken = {**dict.fromkeys(before.runs), **dict.fromkeys(_granted(wanted.name, there))}
     same = _runs_of(before, wanted) if taken else {}
+    owners = {name: same.get(name, "") for name in taken}
     for run in wanted.runs:
-        if run.name in taken and same.get(run.name) != run.digest:
+        if owners.setdefault(run.name, run.digest) != run.digest:
             names[run.name_with_digest] = None
     return [*(names | taken)]
+
+
+def confirmed_before(wanted: ResolvedSet, there: Sequence[ApiObject]) -> ResolvedSet | None:
+    """Return the runs by which a release of before confirms; None where there are none.
+
+    Of other axes than today's there are none: what the set has of them stays as it is.
+
+    Args:
+        wanted: The set.
+        there: Objects of its release of before.
+    """
+    text = _as_set(wanted.name, there).given.get(CHOICE_FILE)
+    try:
+        fresh = read_choice(wanted, text) if text else None
+    except SeedbedError:
+        return None
+    is_same = fresh and all({*run.values} == {*wanted.sweep.axes} for run in fresh.runs)
+    return fresh if is_same else None
+
+
+def _as_set(name: str, objects: Sequence[ApiObject]) -> ClusterSet:
+    return ClusterSet(name, "", [*objects], {}, {})
 
 
 def _granted(name: str, objects: Sequence[ApiObject]) -> Iterator[str]:
@@ -106,9 +130,9 @@ def _runs_of(before: ClusterSet, wanted: ResolvedSet) -> dict[str, str]:
         for name in ("sweep.yaml", "experiment.yaml"):
             (Path(folder) / name).write_text(texts[name])
         try:
-            runs: Sequence[Run] = resolve(
-                read_sweep(Path(folder) / "sweep.yaml"), "the sweep of before"
-            ).runs
+            found = resolve(read_sweep(Path(folder) / "sweep.yaml"), "the sweep of before")
         except SeedbedError:
             return {}
+        fresh = confirmed_before(found, before.objects)
+    runs = [*found.runs, *(fresh.runs if fresh is not None else ())]
     return {run.name: digest(run.experiment, wanted.sweep.axes) for run in runs}

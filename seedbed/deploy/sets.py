@@ -92,22 +92,24 @@ def render_set(
     limits: Limits,
     given: Mapping[str, Any],
     names: Sequence[str],
+    choice: str,
 ) -> SetRelease:
     """Render the release of a set.
 
     Args:
-        wanted: The set.
+        wanted: The set, with the runs that confirm it.
         shapes: Its rendered shapes.
         chart: The chart of its runs.
         limits: Of what is awake.
         given: Values of the chart `seedbed-set` over those that follow.
         names: Names that runs of the set have or may get.
+        choice: What is confirmed, as `choice_text`; "" confirms nothing.
 
     Raises:
         SeedbedError: CONFIG, the chart refuses a value, or an object would be too large, with both
             numbers; DEPLOY, Helm failed.
     """
-    values = merged(_values(wanted, shapes, chart, limits, names), given)
+    values = merged(_values(wanted, shapes, chart, limits, names, choice), given)
     with tempfile.TemporaryDirectory(prefix="seedbed-deploy-") as folder:
         file = values_file(Path(folder), "values", values)
         place = (wanted.name, str(SET_CHART), f"--namespace={chart.namespace}")
@@ -124,6 +126,7 @@ def _values(
     chart: Chart,
     limits: Limits,
     names: Sequence[str],
+    choice: str,
 ) -> dict[str, Any]:
     templates = {"shapes": {shape.key: shape.objects for shape in shapes}}
     text = json.dumps(templates, sort_keys=True, separators=(",", ":"))
@@ -139,6 +142,7 @@ def _values(
             "sweep": sweep_text(wanted.sweep),
             "experiment": dump_experiment(wanted.base, named_only=True),
             "templates": base64.b64encode(packed).decode(),
+            "confirm": choice,
         },
         "names": list(names),
         "limits": limits._asdict(),

@@ -6,7 +6,7 @@ from pathlib import Path
 from seedbed.runtime.formats import columns, duration, money, si_number, significant
 from seedbed.runtime.text import counted
 from seedbed.sets.ends import has_failed
-from seedbed.sets.folder import Member
+from seedbed.sets.folder import Member, as_in_folder, read_members
 from seedbed.sets.halving import plan_rungs
 from seedbed.sets.measured import measured
 from seedbed.sets.ranges import Range
@@ -107,6 +107,25 @@ def to_go(
     words += f", {hours} and {money(left * found.dollars_per_frame)} at "
     words += f"{si_number(found.frames_per_second)} frames/s a run"
     return words + (f" and {duration(found.beside_s)} beside" if found.beside_s else "")
+
+
+def plan_confirmation(fresh: ResolvedSet, folder: Path | None, at_once: int) -> str:
+    """Return which settings are confirmed, and what the set takes with these runs, in words.
+
+    Args:
+        fresh: The runs on fresh seeds.
+        folder: The folder of the set; None where it is not here.
+        at_once: Runs at the same time.
+
+    Raises:
+        SeedbedError: As `as_in_folder`.
+    """
+    chosen = " and ".join(dict.fromkeys(describe(run.values) for run in fresh.runs))
+    words = f"confirm: {counted(len(fresh.runs), 'run')} on fresh seeds, of {chosen}"
+    if folder is None:
+        return words
+    runs: list[Run | Member] = [*read_members(folder), *as_in_folder(folder, fresh)]
+    return f"{words}\n  with them, {to_go(folder, runs, at_once)}"
 
 
 def table(runs: Sequence[Run]) -> str:

@@ -107,6 +107,8 @@ class SetController:
         self._refusal = ""
         try:
             write_set(folder, spec.wanted)
+            if spec.fresh is not None:
+                write_set(folder, spec.fresh, confirms=True)
         except SeedbedError as error:  # other settings: the runs of before go on
             self._refusal = str(error)
             log.error("the set is not changed: %s", error)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from seedbed.runtime.exit_codes import ConfigError
+from seedbed.sets.confirmation import CHOICE_FILE, read_choice
 from seedbed.sets.needs import Limits
 from seedbed.sets.resolve import ResolvedSet, resolve
 from seedbed.sets.run_objects import PLACEHOLDER, shape_of
@@ -19,11 +20,13 @@ class Spec(NamedTuple):
         wanted: The sweep with all its runs.
         limits: Its limits.
         shapes: Templates of objects, by the shape of a run.
+        fresh: Runs that confirm what the set has chosen; None where nothing is confirmed.
     """
 
     wanted: ResolvedSet
     limits: Limits
     shapes: dict[str, list[dict[str, Any]]]
+    fresh: ResolvedSet | None = None
 
     def kinds(self, run: str) -> list[tuple[str, str, str]]:
         """Return kind, name and component of every object that a run of any shape has.
@@ -60,15 +63,19 @@ def read_spec(folder: Path) -> Spec:
     """Return the set of a mounted ConfigMap.
 
     Args:
-        folder: With sweep.yaml, experiment.yaml, limits.json and templates.json.gz.
+        folder: With sweep.yaml, experiment.yaml, limits.json and templates.json.gz; and with
+            confirm.json where the set confirms.
 
     Raises:
         SeedbedError: CONFIG, a file is wrong.
     """
-    sweep = read_sweep(folder / "sweep.yaml")
+    wanted = resolve(read_sweep(folder / "sweep.yaml"), str(folder / "sweep.yaml"))
+    choice = folder / CHOICE_FILE
     try:
         limits = Limits(**json.loads((folder / "limits.json").read_text()))
+        text = choice.read_text() if choice.exists() else ""
         templates = json.loads(gzip.decompress((folder / "templates.json.gz").read_bytes()))
     except (OSError, ValueError, TypeError) as error:
         raise ConfigError(f"cannot read the set in {folder}: {error}") from error
-    return Spec(resolve(sweep, str(folder / "sweep.yaml")), limits, templates["shapes"])
+    fresh = read_choice(wanted, text) if text else None
+    return Spec(wanted, limits, templates["shapes"], fresh)

@@ -349,6 +349,23 @@ def test_a_plan_and_files_need_no_cluster(
     assert not programs.log("helm")
 
 
+def test_a_command_without_confirm_keeps_what_is_confirmed(
+    programs: Programs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = [{"learner.optimizer.learning_rate": rate} for rate in (1e-3, 1e-2)]
+    choice = json.dumps({"settings": settings, "seeds": 3})
+    spec = object_of("ConfigMap", "cartpole-vtrace-set", "seedbed-set", "cartpole-vtrace")
+    spec["data"] = {"confirm.json": choice}
+    (programs.folder / "seedbed-set.json").write_text(json.dumps({"items": [spec]}))
+    assert main([*SET]) == 0
+    assert "confirm: 6 runs on fresh seeds" in capsys.readouterr().err
+    values = programs.values("set")
+    assert values["files"]["confirm"] == choice
+    assert len(values["names"]) == 12
+    assert main(["deploy", "cartpole-vtrace", "--confirm", "3"]) == ExitCode.USAGE
+    assert "--confirm is of a set of runs" in capsys.readouterr().err
+
+
 def test_failed_runs_are_started_again_by_the_controller(programs: Programs) -> None:
     assert main([*SET, "--retry", "failed"]) == 0
     (patch,) = programs.log("kubectl")
@@ -450,6 +467,16 @@ def test_the_longest_name_that_may_be(programs: Programs, tmp_path: Path) -> Non
         assert max(len(item["metadata"]["name"]) for item in made) <= 63
 
 
+def sizes(said: str) -> tuple[int, int]:
+    """Bytes of the largest object, and of Helm's Secret, as a plan tells them."""
+    (line,) = (one for one in said.splitlines() if "largest object" in one)
+    largest, release = (
+        int(line.partition(before)[2].split()[0].replace(",", ""))
+        for before in (" has ", "Helm's Secret ")
+    )
+    return largest, release
+
+
 @pytest.mark.slow
 def test_a_thousand_runs_with_long_values_fit(
     programs: Programs, capsys: pytest.CaptureFixture[str]
@@ -461,15 +488,21 @@ def test_a_thousand_runs_with_long_values_fit(
     tree = {"experiment": "cartpole-vtrace", "name": "b" * 23, "axes": {}}
     file = programs.folder / "big.yaml"
     file.write_text(yaml.safe_dump({**tree, "axes": {"environment.kwargs": values}}))
-    assert main(["deploy", str(file), "--max-learners", "2", "--dry-run"]) == 0
-    said = capsys.readouterr().err
-    (line,) = (one for one in said.splitlines() if "largest object" in one)
-    largest, release = (
-        int(line.partition(before)[2].split()[0].replace(",", ""))
-        for before in (" has ", "Helm's Secret ")
-    )
+    command = ["deploy", str(file), "--max-learners", "2"]
+    assert main([*command, "--dry-run"]) == 0
+    largest, release = sizes(capsys.readouterr().err)
     assert 600_000 < largest < 700_000 < LIMIT_BYTES
     assert 200_000 < release < 300_000 < LIMIT_BYTES
+    settings = [{"environment.kwargs": value} for value in values[:2]]
+    before = object_of("ConfigMap", f"{tree['name']}-set", "seedbed-set", "b" * 23)
+    before["data"] = {"confirm.json": json.dumps({"settings": settings, "seeds": 10})}
+    (programs.folder / "out").mkdir()
+    (programs.folder / "out/set.yaml").write_text(yaml.safe_dump(before))
+    assert main([*command, "--render", str(programs.folder / "out")]) == 0
+    said = capsys.readouterr().err
+    assert "confirm: 20 runs on fresh seeds" in said
+    assert largest < sizes(said)[0] < largest * 1.03, "twenty names more"
+    assert release < sizes(said)[1] < release * 1.03
 
 
 def test_what_does_not_fit_is_refused_with_both_numbers(

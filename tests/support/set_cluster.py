@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from seedbed.config import Experiment
 from seedbed.config.load import dump_experiment, parse_experiment
 from seedbed.config.yaml_text import load_yaml
 from seedbed.runs.evaluations import append_evaluation
@@ -103,6 +104,7 @@ class SetCluster:
         freed: Takes the name of a run whose claim is about to be deleted.
         restarts: Restarts of the present pod of a learner, by run.
         loses: Runs whose learners' files do not come home to the end.
+        score: Mean return of the evaluation of a run.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -124,6 +126,7 @@ class SetCluster:
         self.claims_of: dict[str, set[str]] = {}
         self.freed: Callable[[str], None] = lambda _: None
         self.loses: set[str] = set()
+        self.score: Callable[[Experiment], float] = lambda _: 100.0
         self._views: list[tuple[float, list[Pod]]] = []
         self._events: list[dict[str, Any]] = []
         self._saves: set[str] = set()
@@ -298,8 +301,9 @@ class SetCluster:
         (volume / "experiment.yaml").write_text(dump_experiment(experiment))
         if frames == experiment.stop.env_frames and run not in self._saves:
             self._saves.add(run)
-            evaluation = {"env_frames": frames, "updates": frames, "episodes": 20, "mean": 100.0,
-                          "policy": "sample", "checkpoint": f"checkpoint-{frames}"}  # fmt: skip
+            evaluation = {"env_frames": frames, "updates": frames, "episodes": 20,
+                          "mean": self.score(experiment), "policy": "sample",
+                          "checkpoint": f"checkpoint-{frames}"}  # fmt: skip
             append_evaluation(volume, evaluation)
             end = {"updates": frames, "stop_reason": f"stop.env_frames: {frames}",
                    "evaluation": evaluation}  # fmt: skip

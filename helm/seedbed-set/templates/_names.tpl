@@ -59,7 +59,7 @@ Call with (dict "root" $ "names" LIST). */}}
     {{- fail (printf "the run's name %q has %d letters, and the names of its pods leave room for 35: choose a shorter name of the set (seedbed deploy --name NAME)" . (len .)) -}}
   {{- end -}}
 {{- end -}}
-{{- range $key, $value := .Values.files -}}
+{{- range $key, $value := omit .Values.files "confirm" -}}
   {{- if not $value -}}
     {{- fail (printf "files.%s is empty: install a set with `seedbed deploy SWEEP.yaml`, or apply what it writes with --render DIR" $key) -}}
   {{- end -}}
