@@ -36,7 +36,7 @@ ON_BOTH = trap 'exit 130' INT TERM; result=0; \
   SEEDBED_TEST_BACKEND=jax $(PYTEST) $(PARALLEL) $(2) || result=$$?; \
   exit $$result
 # Cases side by side, each worker with namespaces of its own: most of the time pods start.
-E2E := PATH="$$PATH:$(CURDIR)/$(VENV)/kube" $(PYTEST) -n 2 --dist load --timeout 1500 --durations 10 tests/e2e
+E2E := PATH="$$PATH:$(CURDIR)/$(VENV)/kube" $(PYTEST) -n 2 --dist loadgroup --timeout 1500 --durations 10 tests/e2e
 # $(call MAKE_VENV,folder)
 MAKE_VENV = python=$$(tools/find_python.sh $(if $(PYTHON),'$(PYTHON)')) && \
   echo "$$python -m venv $(1)" && "$$python" -m venv $(1)

@@ -18,7 +18,8 @@ from kubernetes import client, config
 from tests.e2e.release import LONG_S, ROOT, Release, command, until, values
 from tests.support.chart import render
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+# One after the other: the platform's chart makes objects of the whole cluster.
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900), pytest.mark.xdist_group("platform")]
 
 SEEDBED = (sys.executable, "-m", "seedbed")
 PLATFORM = ROOT / "helm" / "seedbed-platform"
@@ -193,10 +194,10 @@ def test_a_user_of_one_namespace_installs_a_set(
             assert "--set rbac.create=false" in said
             words += ["--set", "rbac.create=false"]
             said = command(*words, check=False, timeout_s=LONG_S)
-            assert "set auth.existingSecret: lab-tokens" in said
-            words += ["--set", "auth.existingSecret=lab-tokens"]
+            assert f"set auth.existingSecret: {name}-tokens" in said
+            words += ["--set", f"auth.existingSecret={name}-tokens"]
             command(*SEEDBED, "tokens", str(tmp_path / "tokens"))
-            granted.kubectl("create", "secret", "generic", "lab-tokens",
+            granted.kubectl("create", "secret", "generic", f"{name}-tokens",
                             f"--from-file={tmp_path / 'tokens'}")  # fmt: skip
         command(*words, timeout_s=LONG_S)
 
@@ -223,7 +224,7 @@ def test_a_user_of_one_namespace_installs_a_set(
     # What the controller's account may not do.
     api = config.new_client_from_config(str(own_kubeconfig(granted, own)))
     core = client.CoreV1Api(api)
-    token = {"edit": "lab-tokens", "admin": "seedbed-other"}[role]
+    token = {"edit": f"{name}-tokens", "admin": "seedbed-other"}[role]
     for call in (
         lambda: core.read_namespaced_secret(token, namespace),
         lambda: core.list_namespaced_secret(namespace),
