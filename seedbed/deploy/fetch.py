@@ -44,7 +44,8 @@ def fetch(release: Release, directory: Path, print_line: Callable[[str], None]) 
     """
     learners = release.learners()
     is_new = _take_folder(directory, release)
-    fetch_run(Run(release, learners, release.run), directory, print_line, is_new)
+    run = Run(release, learners, release.run, len(learners) > 1)
+    fetch_run(run, directory, print_line, is_new)
 
 
 class Run(NamedTuple):
@@ -54,11 +55,13 @@ class Run(NamedTuple):
         release: The release.
         learners: Its learners.
         owner: NAMESPACE/RELEASE/RUN, which owns the run's directory.
+        is_several: Each learner has a folder in the run's; one whose volume is gone, too.
     """
 
     release: Release
     learners: Sequence[Learner]
     owner: str
+    is_several: bool
 
 
 def fetch_run(run: Run, directory: Path, print_line: Callable[[str], None], is_new: bool) -> None:
@@ -75,10 +78,9 @@ def fetch_run(run: Run, directory: Path, print_line: Callable[[str], None], is_n
     """
     learners = run.learners
     for learner in learners:
-        several = len(learners) > 1
-        target = learner_directory(directory, learner.rank) if several else directory
+        target = learner_directory(directory, learner.rank) if run.is_several else directory
         Transfer(Source(run.release, learner, run.owner), target, print_line, is_new).run()
-        if several and not learner.rank:  # what makes the folder of all a run
+        if run.is_several and not learner.rank:  # what makes the folder of all a run
             for name in ("experiment.yaml", "seedbed.lock"):
                 _write(directory / name, (target / name).read_bytes())
 

@@ -11,7 +11,7 @@ from seedbed.deploy.plan import ApiObject, template_of
 from seedbed.deploy.programs import run
 from seedbed.deploy.releases import SET_LABEL, Learner, Release
 from seedbed.deploy.set_releases import ClusterSet
-from seedbed.runs.layout import PASSING
+from seedbed.runs.layout import PASSING, learner_directories
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
 from seedbed.runtime.files import atomic_write, read_object
 from seedbed.runtime.text import counted
@@ -47,13 +47,16 @@ def fetch_set(one: ClusterSet, directory: Path, print_line: Callable[[str], None
     whole = set(mark["volumes"])
     runs = _runs_with_volumes(one)
     _check_runs(one, directory)
-    skip = [f"runs/{name}" for name in runs if name in whole]
+    skip = [folder for name in runs if name in whole for folder in _here_whole(directory, name)]
     _transfer(one, directory, skip, print_line)
     failed = []
     for name, found in runs.items():
         place = directory / "runs" / name
         try:
-            fetch_run(found, place, print_line, is_new=False)
+            # What the controller has of a learner whose volume is gone is here already.
+            several = found.is_several or bool(learner_directories(place))
+            run_there = found._replace(is_several=several)
+            fetch_run(run_there, place, print_line, is_new=False)
         except NotBegun:
             continue
         except SeedbedError as error:
@@ -150,6 +153,15 @@ def _transfer(
     return Transfer(source, target, print_line, is_new=False).run()
 
 
+def _here_whole(directory: Path, run: str) -> list[str]:
+    """Return the folders of a run that has come from its volumes.
+
+    The summary of several learners is on none of their volumes, and comes from the controller.
+    """
+    learners = learner_directories(directory / "runs" / run, earlier=True)
+    return [f"runs/{run}/{one.name}" for one in learners] or [f"runs/{run}"]
+
+
 def _runs_with_volumes(one: ClusterSet) -> dict[str, Run]:
     """Return the runs that have a volume, by name, whether they have other objects or not."""
     text = run(
@@ -172,7 +184,7 @@ def _runs_with_volumes(one: ClusterSet) -> dict[str, Run]:
             release = Release(name, one.namespace, [])
             learners = [_learner_of_claim(one, name, x) for x in sorted(names, key=_rank)]
             owner = f"{one.namespace}/{name}/{name}"
-        found[name] = Run(release, learners, owner)
+        found[name] = Run(release, learners, owner, len(learners) > 1)
     return found
 
 

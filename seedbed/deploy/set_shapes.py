@@ -125,11 +125,10 @@ def group_by_shape(wanted: ResolvedSet) -> dict[str, list[Run]]:
     """Return the runs of each shape.
 
     Raises:
-        SeedbedError: CONFIG, there are too many shapes, or a run has several learners.
+        SeedbedError: CONFIG, there are too many shapes.
     """
     groups: dict[str, list[Run]] = {}
     for run in wanted.runs:
-        _check_learners("gossip.replicas", run.experiment.gossip.replicas, run.name)
         groups.setdefault(shape_of(run.experiment), []).append(run)
     if len(groups) > MOST_SHAPES:
         axes = [key for key in wanted.sweep.axes if _is_of(key, SHAPE_KEYS)]
@@ -141,17 +140,19 @@ def group_by_shape(wanted: ResolvedSet) -> dict[str, list[Run]]:
     return groups
 
 
-def _check_learners(key: str, learners: int, name: str) -> None:
-    """Refuse a run with several learners.
+def _check_learners(chart: Chart, run: Run) -> None:
+    """Refuse values by which a run has other learners than its experiment in the set's folder says.
 
     Raises:
-        SeedbedError: CONFIG.
+        SeedbedError: CONFIG, with both.
     """
-    if learners > 1:
-        raise ConfigError(
-            f"{key} is {learners} of {name}, and a run of a set on a cluster has one learner: "
-            "leave it out, or deploy the experiment as a release of its own"
-        )
+    given, own = chart.values().get("learner") or {}, run.experiment.gossip
+    for key, said in (("replicas", own.replicas), ("topology", own.topology)):
+        if (value := given.get(key)) not in (None, said):
+            raise ConfigError(
+                f"learner.{key} is {value}, and gossip.{key} of {run.name} is {said}: in a set the "
+                f"experiment of each run says it; say --set experiment.gossip.{key}={value}"
+            )
 
 
 def _is_of(key: str, known: Sequence[str]) -> bool:
@@ -180,8 +181,8 @@ def render_shape(
         SeedbedError: CONFIG, the chart refuses the values of a run, or renders what a controller
             does not make; DEPLOY, Helm failed.
     """
-    learners = (chart.values().get("learner") or {}).get("replicas") or 1
-    _check_learners("learner.replicas", learners, runs[0].name)
+    for run in runs:
+        _check_learners(chart, run)
     found = [_render(wanted, run, chart, folder, images) for run in _to_check(wanted, runs)]
     objects, rules, accounts = [], list[Mapping[str, Any]](), dict[str, Mapping[str, str]]()
     for item in found[0]:
@@ -269,6 +270,8 @@ def _values_of_the_set(name: str, chart: Chart, own: Mapping[str, Any]) -> dict[
         "set": name,
         "auth": {"existingSecret": existing_secret(values) or f"{name}-set-auth"},
         "cost": {"ttlSecondsAfterFinished": 0},
+        # Its policy is an object of the whole cluster, which no controller of a set may make.
+        "learner": {"scaleGuard": False},
     }
     has_roles = (values.get("rbac") or {}).get("create", True)
     for role, account in (("learner",) * 2, ("actor",) * 2, ("cost",) * 2, ("replay", "actor")):

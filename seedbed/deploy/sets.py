@@ -13,7 +13,15 @@ from typing import Any
 
 from seedbed.config.load import dump_experiment
 from seedbed.deploy.chart_values import SET_CHART, merged, values_file
-from seedbed.deploy.plan import ApiObject, objects_of, rates, replicas_of, template_of, workload_of
+from seedbed.deploy.plan import (
+    ApiObject,
+    Rates,
+    objects_of,
+    rates,
+    replicas_of,
+    template_of,
+    workload_of,
+)
 from seedbed.deploy.programs import attempt, has_namespace
 from seedbed.deploy.programs import run as call
 from seedbed.deploy.set_releases import everything_in
@@ -204,6 +212,24 @@ def _without_doubles(rules: Iterable[Mapping[str, Any]]) -> list[Mapping[str, An
     return list({json.dumps(rule, sort_keys=True): rule for rule in rules}.values())
 
 
+def _dearest(takes: Sequence[Limits], found: Sequence[Rates], limits: Limits, awake: int) -> float:
+    """Return what an hour of all awake runs costs at most, in US dollars.
+
+    Args:
+        takes: What a run of each shape has.
+        found: What it costs.
+        limits: Of all.
+        awake: The most runs at once.
+    """
+    bounds = [awake * max(one.dollars for one in found)]
+    for what, most in limits._asdict().items():
+        parts = [getattr(one, what) for one in takes]
+        if most and all(parts):
+            pairs = zip(found, parts, strict=True)
+            bounds.append(most * max(one.dollars / part for one, part in pairs))
+    return min(bounds)
+
+
 def plan_of_release(
     wanted: ResolvedSet, shapes: Sequence[Shape], limits: Limits, release: SetRelease
 ) -> list[str]:
@@ -215,12 +241,12 @@ def plan_of_release(
     known = [one for one in found if one is not None]
     own = rates(release.objects)
     if own is not None and len(known) == len(found):
-        dearest = max(one.dollars for one in known)
+        dearest = _dearest([shape.takes for shape in shapes], known, limits, awake)
         volumes = sum(
             len(shape.runs) * one.volumes for shape, one in zip(shapes, known, strict=True)
         )
         lines.append(
-            f"  costs at most {money(awake * dearest + own.dollars)} an hour at the limits, "
+            f"  costs at most {money(dearest + own.dollars)} an hour at the limits, "
             f"{money(own.dollars)} of it the controller"
         )
         lines.append(

@@ -7,6 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from seedbed.runs.totals import bill_of
 from seedbed.runtime.formats import money, number, si_number
 from seedbed.telemetry.counters import Counters
 from seedbed.telemetry.energy import frames_per_kilojoule
@@ -83,6 +84,7 @@ def run_summary(
     """
     summaries = [summary for summary in printed if summary is not None]
     total = {field.name: sum(s[field.name] for s in summaries) for field in fields(Counters)}
+    total["dollars"] = bill_of([s["dollars"] for s in summaries], statuses) if summaries else 0.0
     seconds = statistics.median(s["seconds"] for s in summaries) if summaries else 0.0
     episodes = sum(summary["mean_return_episodes"] for summary in summaries)
     earned = [

@@ -59,7 +59,7 @@ def learner_directories(path: str | Path, earlier: bool = False) -> list[Path]:
         return []
     ranks = {child.name.removeprefix("learner-"): child for child in Path(path).glob("learner-*")}
     found = {int(rank): ranks[rank] for rank in ranks if rank.isdigit() and ranks[rank].is_dir()}
-    count = _count(Path(path))
+    count = _count(Path(path)) if found else None  # of one learner, nothing is read
     return [found[rank] for rank in sorted(found) if earlier or count is None or rank < count]
 
 

@@ -45,9 +45,19 @@ def sum_totals(path: Path, statuses: Sequence[Mapping[str, Any]]) -> Totals:
     # The evaluation of several learners is no learner's, and in the summary alone.
     several = len(every) > 1
     whole = float(read_object(path / "summary.json").get("dollars") or 0.0) if several else 0.0
+    return Totals(sum(frames), max(seconds), max(bill_of(dollars, every), whole))
+
+
+def bill_of(dollars: Sequence[float], statuses: Sequence[Mapping[str, Any] | None]) -> float:
+    """Return what all learners of a run have cost.
+
+    Args:
+        dollars: What each tells; at least one number.
+        statuses: Their statuses; None of one without.
+    """
     # A cost meter tells each learner the bill of all.
-    metered = any((status.get("charged") or {}).get("metered") for status in every)
-    return Totals(sum(frames), max(seconds), max(max(dollars) if metered else sum(dollars), whole))
+    metered = any(((status or {}).get("charged") or {}).get("metered") for status in statuses)
+    return max(dollars) if metered else sum(dollars)
 
 
 def _status(path: Path) -> dict[str, Any]:

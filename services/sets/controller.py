@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seedbed.runs.layout import learner_directories
 from seedbed.runs.served_files import BEST_FILE
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.runtime.text import counted, printable
@@ -33,6 +34,7 @@ from seedbed.sets.folder import Member, write_set
 from seedbed.sets.halving import members_at_rungs
 from seedbed.sets.needs import Limits, needs_of
 from seedbed.sets.run_objects import objects_of_run
+from seedbed.sets.several import join_learners
 from seedbed.sets.sweep import Budget
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ class SetController:
         api: The set's calls to the API server.
         spec: What the set is to do.
         folder: The folder of the set, as on one machine.
-        learner: Returns the learner at an address, such as `http://a-learner-0.a-learner:9090`.
+        learner: Returns a learner at an address, such as `http://a-learner-0.a-learner:9090`.
         owner: Reference to the set's release, which takes the runs with it; None leaves them.
         keep_secrets: Keeps the Secret of the set's tokens.
         frees_volumes: Whether the volumes of a run are deleted once the run is finished or pruned,
@@ -127,7 +129,7 @@ class SetController:
         self._state: dict[str, str] = {}
         self._run_states: dict[str, dict[str, str]] = {}
         self._counted: float | None = None
-        self._urls: dict[str, str] = {}  # of the learners of awake runs
+        self._urls: dict[str, list[str]] = {}  # of the learners of awake runs
         self._ending: dict[str, float] = {}  # since when a run ends, by the monotonic clock
         self._finished: dict[str, float] = {}  # when a run was first seen as finished
         self.ended_by = ""
@@ -155,6 +157,8 @@ class SetController:
             self._try("state", partial(self._read_run_state, name))
             self._book_dollars(name, entry)
         self._try("rows", lambda: self._visits.visit(self._learners()))
+        for name in self.awake:
+            self._try("rows", partial(self._join, name))
         self._try("folder", self._count)
         if known:
             self._try("end", self._end_some)
@@ -273,16 +277,22 @@ class SetController:
             and (pod.component in components if components else pod.component not in _METERS)
         ]
 
-    def _learners(self) -> dict[str, str]:
-        """Return the address of the first learner of each run that has one."""
+    def _learners(self) -> dict[str, list[str]]:
+        """Return the addresses of the learners of each run that has one, by rank."""
         found = {}
         for name, entry in self.awake.items():
             if name in self._members and self._of(name, "learner"):
                 if name not in self._urls:
                     urls = _status_urls(self._objects(name, entry))
-                    self._urls[name] = urls[0].removesuffix("/status")
+                    self._urls[name] = [url.removesuffix("/status") for url in urls]
                 found[name] = self._urls[name]
         return found
+
+    def _join(self, name: str, is_over: bool = False) -> None:
+        """Make one run of what several learners have told."""
+        learners, member = self.book.of(name).learners, self._members.get(name)
+        if learners > 1 and member is not None and learner_directories(member.run):
+            join_learners(member.run, member.experiment, learners, is_over)
 
     def _count(self) -> None:
         """Count the time during which runs are awake."""
@@ -368,16 +378,20 @@ class SetController:
         elif reason.startswith("stop.dollars") and self.book.of(name).budget:
             self._begin_leave(name, "bound", reason)
         elif self._now() - self._finished.setdefault(name, self._now()) >= _ROWS_S:
+            self._join(name, is_over=True)  # without a learner that its meter did not wait for
+            if self._members[name].is_finished:
+                self._begin_leave(name, "finished", reason)
+                return
             self.book.of(name).code = 0
             text = f"finished ({reason}), and its last rows did not come home"
             self._begin_leave(name, "failed", text)
 
     def _refusal_of(self, name: str, entry: Entry) -> str:
         """Return why the API server makes no pods of a run; empty where they are there."""
-        wanted = ["learner"]
+        wanted = {"learner": max(1, entry.learners)}
         if entry.phase == "awake":
-            wanted += ["cost"] + ["actor"] * bool(entry.actors)
-        missing = [component for component in wanted if not self._of(name, component)]
+            wanted |= {"cost": 1, "actor": 1} if entry.actors else {"cost": 1}
+        missing = [one for one, least in wanted.items() if len(self._of(name, one)) < least]
         if not missing and entry.phase == "awake" and not entry.has_come:
             entry.refusals, entry.has_come = 0, True
             self.book.save()
@@ -471,10 +485,12 @@ class SetController:
             return ""
         if self.paused(member.name):
             return "its volumes are kept: a person has paused it"
-        if member.status().get("rows_read") is not True:
+        read = [status.get("rows_read") is True for status in member.statuses()]
+        if len(read) < entry.learners or not all(read):
             return "its volumes are kept: not all that it has written at its end has come home"
         elsewhere = "://" in member.experiment.learner.checkpoint.directory
-        if not elsewhere and not (member.run / BEST_FILE).is_file():
+        folders = learner_directories(member.run) or [member.run]
+        if not elsewhere and not all((one / BEST_FILE).is_file() for one in folders):
             return "its volumes are kept: it has no best checkpoint here"
         return ""
 

@@ -5,9 +5,10 @@ import gzip
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from seedbed.runs.totals import Totals, sum_totals
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.text import finite, printable
 from seedbed.sets.ends import read_ends
@@ -137,20 +138,20 @@ class Page:
         entry = self._of.book.of(member.name)
         if member.name in self._ended and not entry.is_up and not entry.retries:
             return self._ended[member.name]
-        state, reason = self._state(member)
-        status = member.status() if entry.is_up or member.run.exists() else {}
-        newest = member.last_evaluation() if status else None
-        score = finite(newest["mean"]) if newest else None
-        counters = status.get("counters") or {}
-        left = (status.get("eta") or {}).get("seconds") if state == "training" else None
+        statuses = member.statuses() if entry.is_up or member.run.exists() else []
+        state, reason = self._state(member, statuses)
+        newest = member.last_evaluation() if any(statuses) else None
+        score = finite(str(newest["mean"])) if newest else None
+        totals = sum_totals(member.run, statuses) if any(statuses) else Totals(0.0, 0.0, 0.0)
+        left = [seconds for one in statuses if (seconds := (one.get("eta") or {}).get("seconds"))]
         row = Row(
             state=state,
             reason=reason,
-            frames=int(counters.get("env_frames") or 0),
-            goal=_goal(member, status),
+            frames=int(totals.frames),
+            goal=_goal(member, statuses),
             score=score,
-            dollars=round(max(entry.dollars, float(counters.get("dollars") or 0.0)), 6),
-            seconds_left=left,
+            dollars=round(max(entry.dollars, totals.dollars), 6),
+            seconds_left=max(left, default=None) if state == "training" else None,
             failures=sum(entry.restarts.values()) + len(read_ends(member)),
             preemptions=len(entry.preempted),
         )
@@ -160,17 +161,18 @@ class Page:
             self._ended.pop(member.name, None)
         return row
 
-    def _state(self, member: Member) -> tuple[str, str]:
+    def _state(self, member: Member, statuses: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
         """Return the state of a run, and what is to be told of it."""
         entry = self._of.book.of(member.name)
         if entry.phase in ("starting", "learner", "awake"):
-            state = member.status().get("state", "") if entry.phase == "awake" else ""
-            over = state in ("finished", "evaluating")
-            since = float(member.status().get("time") or 0.0)
-            begun = state and since >= entry.begun - 1
-            if not begun:
+            begun = [
+                one["state"]
+                for one in statuses
+                if one.get("state") and float(one.get("time") or 0.0) >= entry.begun - 1
+            ]
+            if entry.phase != "awake" or not begun:
                 return "starting", printable(self._of.waits(member.name))
-            return ("ending" if over else "training"), ""
+            return ("ending" if {*begun} <= {"finished", "evaluating"} else "training"), ""
         if entry.phase in ("ending", "leaving") and entry.end != "refused":
             return "ending", entry.why
         if self._of.has_lost(member):
@@ -195,7 +197,8 @@ def _joined(*words: str) -> str:
     return "; ".join(filter(None, words))
 
 
-def _goal(member: Member, status: Mapping[str, Any]) -> int:
+def _goal(member: Member, statuses: Sequence[Mapping[str, Any]]) -> int:
     if member.rung is not None:
         return member.rung.stop
-    return int((status.get("stop") or {}).get("env_frames") or 0)
+    stops = [one["stop"] for one in statuses if one.get("stop")]
+    return int(stops[0].get("env_frames") or 0) if stops else 0

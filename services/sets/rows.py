@@ -2,12 +2,13 @@
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, Protocol
 
 from seedbed.numbers import check_number
+from seedbed.runs.layout import learner_directories, learner_directory
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.runtime.files import atomic_write, read_object
 from seedbed.runtime.http import get_json
@@ -22,7 +23,7 @@ _AT_ONCE, _DEADLINE_S = 8, 8.0
 
 
 class Learner(Protocol):
-    """The learner of one run."""
+    """One learner of a run."""
 
     def status(self) -> dict[str, Any]:
         """Return the object of /status.
@@ -75,7 +76,8 @@ class RemoteLearner:
 class Visits:
     """Reads the learners that are there, each by one thread at a time.
 
-    `rows_read` in the status of a run's folder is true where the copies are those of its end.
+    `rows_read` in the status of a learner's folder is true where the copies are those of its end.
+    Several learners of a run have a folder each in the run's, as on one machine.
 
     Args:
         folder: The folder of the set.
@@ -84,22 +86,27 @@ class Visits:
 
     def __init__(self, folder: Path, learner: Callable[[str], Learner]) -> None:
         self._folder, self._learner = folder, learner
-        self._known: dict[str, Learner] = {}
-        self._open: dict[str, Future[None]] = {}
+        self._known: dict[Path, Learner] = {}  # by their folders
+        self._open: dict[Path, Future[None]] = {}
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="rows")
 
-    def visit(self, urls: Mapping[str, str]) -> None:
+    def visit(self, urls: Mapping[str, Sequence[str]]) -> None:
         """Read the learners of some runs, for eight seconds at the most.
 
         Args:
-            urls: Address of the learner, by the name of the run.
+            urls: Addresses of the learners by rank, by the name of the run.
         """
-        for name, url in urls.items():
-            if name not in self._known:
-                self._known[name] = self._learner(url)
-            if name not in self._open or self._open[name].done():
-                self._open[name] = self._pool.submit(self._read, name, self._known[name])
-        wait([self._open[name] for name in urls], _DEADLINE_S)
+        reads = []
+        for name, addresses in urls.items():
+            run = self._run(name)
+            for rank, url in enumerate(addresses):
+                folder = learner_directory(run, rank) if len(addresses) > 1 else run
+                if folder not in self._known:
+                    self._known[folder] = self._learner(url)
+                if folder not in self._open or self._open[folder].done():
+                    self._open[folder] = self._pool.submit(self._read, folder, self._known[folder])
+                reads.append(self._open[folder])
+        wait(reads, _DEADLINE_S)
 
     def begin(self, name: str) -> None:
         """Take note that a run goes on, so that the copies are no longer those of its end.
@@ -107,21 +114,28 @@ class Visits:
         Raises:
             OSError: Its status cannot be written.
         """
-        file = self._folder / "runs" / name / "status.json"
-        status = read_object(file)
-        if status.get("rows_read"):
-            atomic_write(file, json.dumps({**status, "rows_read": False}) + "\n")
+        run = self._run(name)
+        for folder in learner_directories(run, earlier=True) or [run]:
+            file = folder / "status.json"
+            status = read_object(file)
+            if status.get("rows_read"):
+                atomic_write(file, json.dumps({**status, "rows_read": False}) + "\n")
 
     def forget(self, name: str) -> None:
-        """Let a run go, whose next learner is another one."""
-        self._known.pop(name, None)
-        self._open.pop(name, None)
+        """Let a run go, whose next learners are others."""
+        run = self._run(name)
+        for folder in [one for one in self._known if one == run or one.parent == run]:
+            self._known.pop(folder)
+            self._open.pop(folder)
 
-    def _read(self, name: str, learner: Learner) -> None:
-        folder = self._folder / "runs" / name
+    def _run(self, name: str) -> Path:
+        return self._folder / "runs" / name
+
+    def _read(self, folder: Path, learner: Learner) -> None:
         try:
             status = learner.status()
             status["rows_read"] = learner.copy(folder)  # makes the folder
             atomic_write(folder / "status.json", json.dumps(status) + "\n")
         except (OSError, ValueError, SeedbedError) as error:
-            log.info("%s: its learner is not read: %s", name, printable(str(error))[:200])
+            place = folder.relative_to(self._folder / "runs")
+            log.info("%s: its learner is not read: %s", place, printable(str(error))[:200])

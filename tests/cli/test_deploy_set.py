@@ -397,12 +397,12 @@ def test_failed_runs_are_started_again_by_the_controller(programs: Programs) -> 
         (
             ("--max-learners", "1", "--set", "experiment.gossip.replicas=2"),
             ExitCode.CONFIG,
-            "gossip.replicas is 2 of cartpole-vtrace-s1",
+            "--max-learners is 1, and cartpole-vtrace-s1 alone has 2 learners",
         ),
         (
-            ("--max-learners", "1", "--set", "learner.replicas=2"),
+            ("--max-learners", "2", "--set", "learner.replicas=2"),
             ExitCode.CONFIG,
-            "learner.replicas is 2",
+            "learner.replicas is 2, and gossip.replicas of cartpole-vtrace-s1 is 1",
         ),
         (
             ("--max-learners", "1", "--budget-dollars", "1", "--set",
@@ -478,8 +478,9 @@ def sizes(said: str) -> tuple[int, int]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("learners", "least"), [(1, 600_000), (4, 800_000)])
 def test_a_thousand_runs_with_long_values_fit(
-    programs: Programs, capsys: pytest.CaptureFixture[str]
+    programs: Programs, capsys: pytest.CaptureFixture[str], learners: int, least: int
 ) -> None:
     """The figures are those of docs/kubernetes-sets.md."""
     draw = random.Random(1)
@@ -488,10 +489,11 @@ def test_a_thousand_runs_with_long_values_fit(
     tree = {"experiment": "cartpole-vtrace", "name": "b" * 23, "axes": {}}
     file = programs.folder / "big.yaml"
     file.write_text(yaml.safe_dump({**tree, "axes": {"environment.kwargs": values}}))
-    command = ["deploy", str(file), "--max-learners", "2"]
+    several = ("--set", f"experiment.gossip.replicas={learners}")
+    command = ["deploy", str(file), "--max-learners", "4", *several]
     assert main([*command, "--dry-run"]) == 0
     largest, release = sizes(capsys.readouterr().err)
-    assert 600_000 < largest < 700_000 < LIMIT_BYTES
+    assert least < largest < least + 100_000 < LIMIT_BYTES, largest
     assert 200_000 < release < 300_000 < LIMIT_BYTES
     settings = [{"environment.kwargs": value} for value in values[:2]]
     before = object_of("ConfigMap", f"{tree['name']}-set", "seedbed-set", "b" * 23)

@@ -143,6 +143,37 @@ def test_the_folder_is_that_of_a_set(cluster: StandIn, capsys: pytest.CaptureFix
     assert policy.exists()
 
 
+def test_several_learners_come_with_the_summary_that_the_controller_has(
+    cluster: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (member, *_) = members_of(cluster)
+    volume_of(cluster, member)
+    summary = (member.run / "summary.json").read_bytes()
+    (member.run / "summary.json").unlink()  # it trains
+    for rank in range(2):
+        rows(member, 1.0, member.run / f"learner-{rank}")
+    cluster.claims("lr", member.name, ranks=2)
+    assert main(["fetch", "lr", "home"]) == 0
+    here = Path("home/runs") / member.name
+    whole = found(cluster.volume / member.name)
+    assert found(here / "learner-0") == found(here / "learner-1") == whole
+    assert not (here / "checkpoints").exists()
+    assert not (here / "summary.json").exists()
+    capsys.readouterr()
+    (member.run / "summary.json").write_bytes(summary)
+    assert main(["fetch", "lr", "home"]) == 0
+    assert sent(capsys) == 1
+    assert (here / "summary.json").read_bytes() == summary
+    # One of the volumes is gone, and nothing is mixed.
+    shutil.rmtree("home")
+    cluster.removes_claims()
+    cluster.claims("lr", member.name)
+    assert main(["fetch", "lr", "home"]) == 0
+    assert found(here / "learner-0") == whole
+    assert (here / "learner-1/evaluations.csv").exists()
+    assert not (here / "checkpoints").exists()
+
+
 def test_a_run_that_is_awake_is_read_through_its_pod(cluster: StandIn) -> None:
     (member, *others) = members_of(cluster)
     volume_of(cluster, member).rename(cluster.volume / "of-the-pod")

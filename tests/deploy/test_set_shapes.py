@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from seedbed.config.keys import is_within
 from seedbed.deploy.chart_values import CHART as PLACE
@@ -20,7 +22,7 @@ from seedbed.deploy.set_shapes import (
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.services.sets.api import _PATHS as paths
 from seedbed.sets.resolve import resolve
-from seedbed.sets.run_objects import SHAPE_KEYS
+from seedbed.sets.run_objects import SHAPE_KEYS, objects_of_run
 from seedbed.sets.sweep import Sweep
 from tests.support.chart import CHART
 
@@ -68,6 +70,27 @@ def test_what_a_run_takes(tmp_path: Path) -> None:
     shape = render_shape(wanted, key, runs, chart(**given), tmp_path, {})
     assert shape.takes == (1, 11, 1)
     assert render_shape(wanted, key, runs, chart(), tmp_path, {}).takes == (1, 1, 0)
+
+
+def test_learners_of_a_run_take_places_accelerators_and_actors(tmp_path: Path) -> None:
+    several = {"gossip.topology": ["gossip", "allreduce"]}
+    wanted = sweep(several, set={"gossip.replicas": 4})
+    given = {"learner": {"accelerator": {"type": "gpu", "name": "nvidia-l4"}, "topology": "gossip"}}
+    groups = group_by_shape(wanted)
+    for key, runs in groups.items():
+        if json.loads(key)["gossip.topology"] == "allreduce":
+            with pytest.raises(SeedbedError, match=r"topology is gossip, and gossip\.topology of"):
+                render_shape(wanted, key, runs, chart(**given), tmp_path, {})
+            continue
+        shape = render_shape(wanted, key, runs, chart(**given), tmp_path, {})
+        assert shape.takes == (4, 4, 4)
+        (run, *_) = runs
+        made = objects_of_run(shape.objects, run.name, run.experiment, 0)
+        (text,) = (x["data"]["experiment.yaml"] for x in made
+                   if "experiment.yaml" in (x.get("data") or {}))  # fmt: skip
+        addresses = yaml.safe_load(text)["gossip"]["addresses"]
+        learner = f"{run.name}-learner"
+        assert addresses == [f"{learner}-{rank}.{learner}.rl.svc:8490" for rank in range(4)]
 
 
 def test_shards_of_a_replay_have_an_account_and_volumes(tmp_path: Path) -> None:

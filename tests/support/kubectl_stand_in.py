@@ -237,19 +237,20 @@ class StandIn:
         """Let no claim be there."""
         self._file("claims", {"items": []})
 
-    def claims(self, name: str, *runs: str, phase: str = "Bound") -> None:
-        """Let there be a claim for the learner of each of these runs of a set, beside others."""
+    def claims(self, name: str, *runs: str, phase: str = "Bound", ranks: int = 1) -> None:
+        """Let there be claims for the learners of each of these runs of a set, beside others."""
         there = self.json("claims")["items"]
         new = [
             {
                 "metadata": {
-                    "name": f"runs-{run}-learner-0",
+                    "name": f"runs-{run}-learner-{rank}",
                     "namespace": "default",
                     "labels": {_INSTANCE: run, "seedbed.dev/set": name} | _OURS,
                 },
                 "status": {"phase": phase},
             }
             for run in runs
+            for rank in range(ranks)
         ]
         self._file("claims", {"items": [*there, *new]})
 

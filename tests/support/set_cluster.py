@@ -9,7 +9,9 @@ import gzip
 import json
 import shutil
 from base64 import b64decode
+from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from seedbed.config.load import dump_experiment, parse_experiment
 from seedbed.config.yaml_text import load_yaml
 from seedbed.runs.evaluations import append_evaluation
 from seedbed.runs.served_files import BEST_FILE
+from seedbed.services.cost.meter import STRAGGLER_TIMEOUT_S
 from seedbed.services.sets.api import Pod, Refused
 from seedbed.services.sets.controller import SetController
 from seedbed.services.sets.spec import Spec
@@ -25,6 +28,7 @@ from seedbed.sets.needs import Limits
 from seedbed.sets.resolve import resolve
 from seedbed.sets.run_objects import PLACEHOLDER, shape_of
 from seedbed.sets.sweep import read_sweep
+from seedbed.telemetry.counters import Counters
 
 STEP_S = 5.0  # of one round
 FRAMES_A_STEP = 50_000
@@ -51,21 +55,25 @@ def _workload(kind: str, component: str, replicas: int, args: list[str]) -> dict
     }
 
 
-def template(actors: int = 2) -> list[dict[str, Any]]:
+def template(actors: int = 2, learners: int = 1) -> list[dict[str, Any]]:
     """Objects of a run, as few as there may be."""
-    url = f"http://{PLACEHOLDER}-learner-0.{PLACEHOLDER}-learner:9090/status"
-    meter = [f"--learner={url}", "--budget=0", "--pending-s=3600", "--goal=x"]
+    urls = [
+        f"--learner=http://{PLACEHOLDER}-learner-{rank}.{PLACEHOLDER}-learner:9090/status"
+        for rank in range(learners)
+    ]
+    meter = [*urls, "--budget=0", "--pending-s=3600", "--goal=x"]
+    text = f"gossip: {{replicas: {learners}}}\n"
     maps = [
         {
             "kind": "ConfigMap",
             "metadata": {"name": f"{PLACEHOLDER}-{what}", "labels": _labels(PLACEHOLDER, what)},
-            **({"data": {"experiment.yaml": "{}"}} if what == "experiment" else {}),
+            **({"data": {"experiment.yaml": text}} if what == "experiment" else {}),
         }
         for what in ("experiment", "state")
     ]
     return [
         *maps,
-        _workload("StatefulSet", "learner", 1, []),
+        _workload("StatefulSet", "learner", learners, []),
         _workload("Deployment", "actor", actors, []),
         _workload("Deployment", "cost", 1, meter),
     ]
@@ -80,7 +88,10 @@ def spec(
                    {"seeds": seeds, **options}),
         "a sweep",
     )  # fmt: skip
-    shapes = {shape_of(run.experiment): template(actors) for run in wanted.runs}
+    shapes = {
+        shape_of(run.experiment): template(actors, run.experiment.gossip.replicas)
+        for run in wanted.runs
+    }
     return Spec(wanted, limits or Limits(learners=2), shapes)
 
 
@@ -93,10 +104,10 @@ class SetCluster:
         calls: Calls so far.
         kill: Number of the call at which the caller is killed, and whether after it is done.
         refuses: Returns why an object is refused; "" takes it.
-        makes_pods: Returns why the pods of a workload are not made; "" makes them.
+        makes_pods: Returns why a pod, or those of a workload, are not made; "" makes them.
         fails: Runs whose learner ends with an exit code and a cause.
         stale_s: Age of the view of pods.
-        begun: Names of the runs in the order in which their learners have begun.
+        begun: Names of the runs in the order in which their first learners have begun.
         most: Most learners at the same time.
         now: Unix time, which may jump.
         clock: Monotonic time.
@@ -104,7 +115,8 @@ class SetCluster:
         freed: Takes the name of a run whose claim is about to be deleted.
         restarts: Restarts of the present pod of a learner, by run.
         loses: Runs whose learners' files do not come home to the end.
-        score: Mean return of the evaluation of a run.
+        score: Mean return of the evaluation of a run's first learner; each other has one more.
+        away: Pods of learners that neither train nor answer.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -127,9 +139,11 @@ class SetCluster:
         self.freed: Callable[[str], None] = lambda _: None
         self.loses: set[str] = set()
         self.score: Callable[[Experiment], float] = lambda _: 100.0
+        self.away: set[str] = set()
         self._views: list[tuple[float, list[Pod]]] = []
         self._events: list[dict[str, Any]] = []
-        self._saves: set[str] = set()
+        self._saves: set[Path] = set()
+        self._waited: dict[str, float] = {}
         self._bills: dict[str, float] = {}
         self.restarts: dict[str, int] = {}
         self._learners: dict[str, str] = {}  # when the learner's pod was made
@@ -192,11 +206,11 @@ class SetCluster:
     def delete(self, kind: str, name: str) -> None:
         def remove() -> None:
             self.objects.pop((kind, name), None)
-            run = name.removeprefix("runs-").removesuffix("-learner-0")
+            run, _, rank = name.removeprefix("runs-").rpartition("-learner-")
             if kind == "PersistentVolumeClaim" and name in self.claims_of.get(run, ()):
                 self.freed(run)
                 self.claims_of[run].discard(name)
-                shutil.rmtree(self.volumes / run)
+                shutil.rmtree(self.volume(run, int(rank)))
 
         self._call(f"DELETE {kind} {name}", remove)
 
@@ -231,6 +245,10 @@ class SetCluster:
             }
         )
 
+    def volume(self, run: str, rank: int = 0) -> Path:
+        """Run directory of a learner on its volume."""
+        return self.volumes / run / f"learner-{rank}"
+
     def _pods(self) -> list[Pod]:
         found = []
         for run in self._runs():
@@ -240,6 +258,7 @@ class SetCluster:
                 if self.makes_pods(f"{run}-{component}"):
                     number = 0
                 names = [f"{run}-{component}-{index}" for index in range(number)]
+                names = [name for name in names if not self.makes_pods(name)]
                 if component == "learner":
                     found += self._learner_pods(run, names)
                 else:
@@ -254,7 +273,7 @@ class SetCluster:
         made = self._learners.setdefault(run, _text(self.now))
         restarts = self.restarts.get(run, 0)
         return [
-            Pod(run, "learner", name, uid=f"{run} {made}", created=made, restarts=restarts)
+            Pod(run, "learner", name, uid=f"{name} {made}", created=made, restarts=restarts)
             for name in names
         ]
 
@@ -262,58 +281,67 @@ class SetCluster:
         """Let five seconds go by."""
         self.now, self.clock = self.now + STEP_S, self.clock + STEP_S
         pods = self._pods()
-        learners = {pod.run for pod in pods if pod.component == "learner"}
-        self.most = max(self.most, len(learners))
-        for run in learners:
-            self._bills[run] = self._bills.get(run, 0.0) + RATE / 3600 * STEP_S
+        learners = Counter(pod.run for pod in pods if pod.component == "learner")
+        self.most = max(self.most, learners.total())
+        for run, number in learners.items():
+            self._bills[run] = self._bills.get(run, 0.0) + number * RATE / 3600 * STEP_S
         for run in self._runs():
             for kind, component in (("StatefulSet", "learner"), ("Deployment", "actor"),
                                     ("Deployment", "cost")):  # fmt: skip
-                reason = self.makes_pods(f"{run}-{component}")
-                if reason and self._replicas(kind, run, component):
+                replicas = self._replicas(kind, run, component)
+                names = [f"{run}-{component}", f"{run}-{component}-{replicas - 1}"]
+                reason = next(filter(None, map(self.makes_pods, names)), "")
+                if reason and replicas:
                     event = {"involvedObject": {"name": f"{run}-{component}"}, "message": reason,
                              "lastTimestamp": _text(self.now)}  # fmt: skip
                     self._events.append(event)
-            self._train(run, run in learners)
+            if not learners[run]:
+                for file in self.volumes.glob(f"{run}/learner-*/up"):
+                    file.unlink()
+            for rank in range(learners[run]):
+                if f"{run}-learner-{rank}" not in self.away:
+                    self._train(run, rank, learners[run])
             if any(pod.run == run and pod.component == "cost" for pod in pods):
-                self._meter(run, run in learners)
+                self._meter(run, learners[run])
         self._views.append((self.now, pods))
 
-    def _train(self, run: str, is_up: bool) -> None:
-        volume = self.volumes / run
-        if not is_up:
-            (volume / "up").unlink(missing_ok=True)
-            return
+    def _train(self, run: str, rank: int, learners: int) -> None:
+        volume = self.volume(run, rank)
         volume.mkdir(parents=True, exist_ok=True)
-        self.claims_of.setdefault(run, set()).add(f"runs-{run}-learner-0")
+        self.claims_of.setdefault(run, set()).add(f"runs-{run}-learner-{rank}")
         if not (volume / "up").exists():
-            self.begun.append(run)
+            self.begun += [run] * (not rank)
             (volume / "up").touch()
         text = self.objects["ConfigMap", f"{run}-experiment"]["data"]["experiment.yaml"]
         experiment = parse_experiment(text, ())
         counters = _read(volume / "counters.json") or {"env_frames": 0, "seconds": 0.0}
         if run in self.fails:
             return
-        frames = min(counters["env_frames"] + FRAMES_A_STEP, experiment.stop.env_frames)
-        counters = {"env_frames": frames, "seconds": counters["seconds"] + STEP_S,
-                    "dollars": float(self.data[run].get("dollars", 0))}  # fmt: skip
+        # Each learner counts a part of the frames that end all of them.
+        stop = experiment.stop.env_frames // learners
+        frames = min(counters["env_frames"] + FRAMES_A_STEP, stop)
+        counters = dict.fromkeys((one.name for one in fields(Counters)), 0) | {
+            "env_frames": frames, "seconds": counters["seconds"] + STEP_S,
+            "dollars": float(self.data[run].get("dollars", 0)),
+        }  # fmt: skip
         (volume / "counters.json").write_text(json.dumps(counters))
         (volume / "experiment.yaml").write_text(dump_experiment(experiment))
-        if frames == experiment.stop.env_frames and run not in self._saves:
-            self._saves.add(run)
+        if frames == stop and volume not in self._saves:
+            self._saves.add(volume)
             evaluation = {"env_frames": frames, "updates": frames, "episodes": 20,
-                          "mean": self.score(experiment), "policy": "sample",
+                          "mean": self.score(experiment) + rank, "policy": "sample",
                           "checkpoint": f"checkpoint-{frames}"}  # fmt: skip
             append_evaluation(volume, evaluation)
             end = {"updates": frames, "stop_reason": f"stop.env_frames: {frames}",
+                   "mean_return": 90.0, "mean_return_episodes": 10,
                    "evaluation": evaluation}  # fmt: skip
-            (volume / "best.safetensors").write_text(f"{run} {frames}")
+            (volume / "best.safetensors").write_text(f"{run} {rank} {frames}")
             (volume / "summary.json").write_text(json.dumps({**counters, **end}))
-        elif frames < experiment.stop.env_frames:
-            self._saves.discard(run)
+        elif frames < stop:
+            self._saves.discard(volume)
             (volume / "summary.json").unlink(missing_ok=True)
 
-    def _meter(self, run: str, has_learner: bool) -> None:
+    def _meter(self, run: str, learners: int) -> None:
         state = self.data[run]
         args = self.objects["Deployment", f"{run}-cost"]["spec"]["template"]["spec"]["containers"][
             0
@@ -324,15 +352,25 @@ class SetCluster:
         budget = float(next(a for a in args if a.startswith("--budget=")).partition("=")[2])
         if run in self._bills:  # from the starts of the pods
             _merge(state, {"dollars": f"{self._bills[run]:.6f}"})
-        rate = RATE if has_learner else 0.0
+        rate = RATE * learners
         _merge(state, {"unixTime": f"{self.now:.0f}", "dollarsPerHour": f"{rate:g}"})
         if run in self.fails and "paused" not in state:
             code, cause = self.fails[run]
             words = f"exit code {code} (CONFIG) of {run}-learner-0, after 3 restarts: {cause}"
             _merge(state, {"paused": words})
-        summary = _read(self.volumes / run / "summary.json")
-        if summary and has_learner and (self.volumes / run / "read").exists():
-            _merge(state, {"finished": summary["stop_reason"], "goal": goal})
+        answer = [
+            self.volume(run, rank)
+            for rank in range(learners)
+            if f"{run}-learner-{rank}" not in self.away
+        ]
+        ended = [(one / "summary.json").exists() and (one / "read").exists() for one in answer]
+        if answer and all(ended):
+            waited = self._waited[run] = self._waited.get(run, -STEP_S) + STEP_S
+            if len(answer) == learners or waited >= STRAGGLER_TIMEOUT_S:
+                summary = _read(answer[0] / "summary.json") or {}
+                _merge(state, {"finished": summary["stop_reason"], "goal": goal})
+        else:
+            self._waited.pop(run, None)
         if budget and float(state.get("dollars", 0)) >= 1.02 * budget:
             _merge(state, {"finished": f"stop.dollars: of {budget:g}", "goal": goal})
         if state.get("finished") or state.get("paused"):
@@ -352,16 +390,18 @@ class SetCluster:
 
 
 class FakeLearner:
-    """The learner of a run on the volumes of the cluster."""
+    """A learner of a run on the volumes of the cluster."""
 
     def __init__(self, cluster: SetCluster, url: str, keeps_best: bool = False) -> None:
-        self._cluster, self._run = cluster, url.removeprefix("http://").partition("-learner-0")[0]
-        self._keeps_best = keeps_best
+        host = url.removeprefix("http://").partition(".")[0]
+        self._cluster, self._host, self._keeps_best = cluster, host, keeps_best
+        self._run, _, rank = host.rpartition("-learner-")
+        self._volume = cluster.volume(self._run, int(rank))
 
     def status(self) -> dict[str, Any]:
-        volume = self._cluster.volumes / self._run
+        volume = self._volume
         counters = _read(volume / "counters.json")
-        if counters is None:
+        if counters is None or self._host in self._cluster.away:
             raise OSError("it does not answer")
         experiment = load_yaml((volume / "experiment.yaml").read_text())
         over = (volume / "summary.json").exists()
@@ -373,10 +413,11 @@ class FakeLearner:
             "eta": None,
             "time": self._cluster.now,
             "charged": {"metered": True},
+            "numbers": {},
         }
 
     def copy(self, folder: Path) -> bool:
-        volume = self._cluster.volumes / self._run
+        volume = self._volume
         folder.mkdir(parents=True, exist_ok=True)
         over = (volume / "summary.json").exists()
         for name in ("evaluations.csv", "experiment.yaml", "summary.json"):

@@ -260,7 +260,7 @@ def test_a_score_that_is_no_number_hides_nothing(cluster: SetCluster, tmp_path: 
     until(cluster, one, lambda: all_are(cluster, "training"))
     name = wanted.wanted.runs[0].name
     row = {"env_frames": 1, "updates": 1, "mean": "nan", "checkpoint": "checkpoint-1"}
-    append_evaluation(cluster.volumes / name, row)
+    append_evaluation(cluster.volume(name), row)
     until(cluster, one, lambda: all_are(cluster, "finished"))
     assert not sum(one.errors.values())
 
@@ -352,7 +352,7 @@ def test_more_seeds_touch_no_awake_run(cluster: SetCluster, tmp_path: Path) -> N
 
 def is_home(cluster: SetCluster, folder: Path, run: str) -> bool:
     """Whether a folder has all that a run has written at its end, and its best checkpoint."""
-    home, volume = folder / "runs" / run, cluster.volumes / run
+    home, volume = folder / "runs" / run, cluster.volume(run)
     status = json.loads((home / "status.json").read_text())
     names = {"summary.json": "summary.json", "evaluations.csv": "evaluations.csv",
              BEST_FILE: "best.safetensors"}  # fmt: skip
