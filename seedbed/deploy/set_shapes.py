@@ -147,11 +147,11 @@ def _check_learners(chart: Chart, run: Run) -> None:
         SeedbedError: CONFIG, with both.
     """
     given, own = chart.values().get("learner") or {}, run.experiment.gossip
-    for key, said in (("replicas", own.replicas), ("topology", own.topology)):
-        if (value := given.get(key)) not in (None, said):
+    for key, own_value in (("replicas", own.replicas), ("topology", own.topology)):
+        if (value := given.get(key)) not in (None, own_value):
             raise ConfigError(
-                f"learner.{key} is {value}, and gossip.{key} of {run.name} is {said}: in a set the "
-                f"experiment of each run says it; say --set experiment.gossip.{key}={value}"
+                f"learner.{key} is {value}, and gossip.{key} of {run.name} is {own_value}: in a "
+                f"set the experiment of each run says it; say --set experiment.gossip.{key}={value}"
             )
 
 
