@@ -478,9 +478,11 @@ def sizes(said: str) -> tuple[int, int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("learners", "least"), [(1, 600_000), (4, 800_000)])
+@pytest.mark.parametrize(
+    ("learners", "volumes", "least"), [(1, "keep", 600_000), (4, "free", 800_000)]
+)
 def test_a_thousand_runs_with_long_values_fit(
-    programs: Programs, capsys: pytest.CaptureFixture[str], learners: int, least: int
+    programs: Programs, capsys: pytest.CaptureFixture[str], learners: int, volumes: str, least: int
 ) -> None:
     """The figures are those of docs/kubernetes-sets.md."""
     draw = random.Random(1)
@@ -489,7 +491,7 @@ def test_a_thousand_runs_with_long_values_fit(
     tree = {"experiment": "cartpole-vtrace", "name": "b" * 23, "axes": {}}
     file = programs.folder / "big.yaml"
     file.write_text(yaml.safe_dump({**tree, "axes": {"environment.kwargs": values}}))
-    several = ("--set", f"experiment.gossip.replicas={learners}")
+    several = (f"--set=experiment.gossip.replicas={learners}", f"--set=set.volumes={volumes}")
     command = ["deploy", str(file), "--max-learners", "4", *several]
     assert main([*command, "--dry-run"]) == 0
     largest, release = sizes(capsys.readouterr().err)
