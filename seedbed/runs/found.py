@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
+from seedbed.runs.layout import learner_directories
 from seedbed.runtime.exit_codes import RunDirectoryError
 from seedbed.runtime.text import counted
 
@@ -14,9 +15,11 @@ _DEPTH = 6
 
 def is_run(path: Path) -> bool:
     """Return whether a folder is a run directory that a learner has written to."""
-    return any((path / name).is_file() for name in ("status.json", "progress.csv")) or (
-        (path / "experiment.yaml").is_file() and (path / "seedbed.lock").is_file()
-    )
+    if any((path / name).is_file() for name in ("status.json", "progress.csv")):
+        return True
+    # Of several learners each has its own folder. Only a run that trains here has a lock.
+    has_begun = (path / "seedbed.lock").is_file() or bool(learner_directories(path))
+    return has_begun and (path / "experiment.yaml").is_file()
 
 
 def runs_below(path: Path) -> list[Path]:

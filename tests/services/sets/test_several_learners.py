@@ -14,6 +14,7 @@ from seedbed.launch.learners_view import run_summary
 from seedbed.runs.served_files import BEST_FILE
 from seedbed.sets.folder import read_members
 from seedbed.sets.needs import Limits
+from seedbed.sets.runs import load_runs
 from tests.support.set_cluster import RATE, STEP_S, Killed, SetCluster, controller, spec, until
 
 LR = "learner.optimizer.learning_rate=1e-3,2e-3"
@@ -180,6 +181,7 @@ def test_a_person_is_shown_what_one_machine_would_show(
             status = folder / "runs" / member.name / f"learner-{rank}/status.json"
             shutil.copy(status, member.run / f"learner-{rank}")
         shutil.copy(member.run / "learner-0/experiment.yaml", member.run)
+        (member.run / "seedbed.lock").touch()
         read: list[list[Any]] = [
             [json.loads((one / name).read_text()) for one in sorted(member.run.glob("learner-*"))]
             for name in ("status.json", "summary.json")
@@ -188,6 +190,7 @@ def test_a_person_is_shown_what_one_machine_would_show(
         (member.run / "summary.json").write_text(json.dumps(summary))
     found = []
     for place in (folder, here):
+        assert len(load_runs(place).records) == 4, "a learner is no run"
         assert main(["compare", str(place), "--json"]) == 0
         assert main(["status", str(place)]) == 0
         found.append(capsys.readouterr().out.replace(str(place), "HERE"))
