@@ -38,8 +38,7 @@ from seedbed.sets.several import join_learners
 from seedbed.sets.sweep import Budget
 
 if TYPE_CHECKING:
-    from seedbed.services.cost.parts import succeeds
-from seedbed.services.sets.api import SetApi
+    from seedbed.services.sets.api import SetApi
 
 log = logging.getLogger(__name__)
 
