@@ -134,13 +134,19 @@ class Visits:
     def _read(self, folder: Path, learner: Learner) -> None:
         try:
             status = learner.status()
-            before = read_object(folder / "status.json")
             is_read = learner.copy(folder)  # makes the folder
-            # A learner that is told to leave brings its bill up to date, and goes: nothing else is
-            # new since the copies were those of its end.
-            same = [status.get(key) == before.get(key) for key in ("process", "over")]
-            status["rows_read"] = is_read or (before.get("rows_read") is True and all(same))
+            status["rows_read"] = is_read or _was_read(folder, status)
             atomic_write(folder / "status.json", json.dumps(status) + "\n")
         except (OSError, ValueError, SeedbedError) as error:
             place = folder.relative_to(self._folder / "runs")
             log.info("%s: its learner is not read: %s", place, printable(str(error))[:200])
+
+
+def _was_read(folder: Path, status: Mapping[str, Any]) -> bool:
+    """Return whether the copies were those of the end of the learner with this status.
+
+    One that is told to leave brings its bill up to date, and goes: nothing else is new.
+    """
+    before = read_object(folder / "status.json")
+    same = all(status.get(key) == before.get(key) for key in ("process", "over"))
+    return same and before.get("rows_read") is True
