@@ -18,8 +18,9 @@ def is_run(path: Path) -> bool:
     if any((path / name).is_file() for name in ("status.json", "progress.csv")):
         return True
     # Of several learners each has its own folder. Only a run that trains here has a lock.
-    has_begun = (path / "seedbed.lock").is_file() or bool(learner_directories(path))
-    return has_begun and (path / "experiment.yaml").is_file()
+    return (path / "experiment.yaml").is_file() and (
+        (path / "seedbed.lock").is_file() or bool(learner_directories(path))
+    )
 
 
 def runs_below(path: Path) -> list[Path]:
