@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from tests.e2e.release import Release, command, connects, values
 from tests.support.chart import merged
@@ -37,13 +38,14 @@ def counter(release: Release, rank: int, name: str) -> int:
 
 def metric(release: Release, rank: int, name: str) -> dict[str, float]:
     """A learner's samples of a metric, by peer where it has peers; {} while it does not answer."""
-    text = release.http(f"learner-{rank}", 9090, "metrics") or ""
-    return {
-        sample.labels.get("peer", ""): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-        if sample.name == name
-    }
+    found = samples(release, f"learner-{rank}", 9090)
+    return {one.labels.get("peer", ""): one.value for one in found if one.name == name}
+
+
+def samples(release: Release, pod: str, port: int) -> list[Sample]:
+    """Return the samples of all metrics of a pod; [] while it does not answer."""
+    text = release.http(pod, port, "metrics") or ""
+    return [one for family in text_string_to_metric_families(text) for one in family.samples]
 
 
 def total(release: Release, rank: int, name: str) -> float:
@@ -221,13 +223,9 @@ def bill(release: Release) -> tuple[float, float] | None:
     if not pods:
         return None
     meter = pods[0]["metadata"]["name"].removeprefix(f"{release.name}-")
-    samples = [
-        sample
-        for family in text_string_to_metric_families(release.http(meter, 9092, "metrics") or "")
-        for sample in family.samples
-    ]
+    found = samples(release, meter, 9092)
     frames, dollars = (
-        [sample.value for sample in samples if sample.name == name]
+        [one.value for one in found if one.name == name]
         for name in ("seedbed_cost_frames_total", "seedbed_cost_dollars_total")
     )
     return (sum(frames), sum(dollars)) if frames else None
