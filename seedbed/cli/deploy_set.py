@@ -3,7 +3,6 @@
 import argparse
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +118,7 @@ def deploy_set(args: argparse.Namespace) -> None:
         if folder is None
         else confirmation(folder, wanted, args.confirm)
     )
-    every = replace(wanted, runs=[*wanted.runs, *(fresh.runs if fresh is not None else ())])
+    every = wanted.joined(fresh)
     choice = choice_text(fresh) if fresh is not None else ""
     shapes = _shapes(every, chart, registry)
     check_limits(shapes, limits)

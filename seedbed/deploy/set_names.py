@@ -133,6 +133,6 @@ def _runs_of(before: ClusterSet, wanted: ResolvedSet) -> dict[str, str]:
             found = resolve(read_sweep(Path(folder) / "sweep.yaml"), "the sweep of before")
         except SeedbedError:
             return {}
-        fresh = confirmed_before(found, before.objects)
-    runs = [*found.runs, *(fresh.runs if fresh is not None else ())]
-    return {run.name: digest(run.experiment, wanted.sweep.axes) for run in runs}
+        # Also resolved from these files.
+        every = found.joined(confirmed_before(found, before.objects))
+    return {run.name: digest(run.experiment, wanted.sweep.axes) for run in every.runs}

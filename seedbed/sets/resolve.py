@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
@@ -72,6 +72,10 @@ class ResolvedSet:
     def settings(self) -> int:
         """Number of settings, each of which has a run for every seed."""
         return len({repr(run.values) for run in self.runs})
+
+    def joined(self, fresh: "ResolvedSet | None") -> "ResolvedSet":
+        """Return this set with the runs that confirm it, where there are any."""
+        return self if fresh is None else replace(self, runs=[*self.runs, *fresh.runs])
 
 
 def resolve(sweep: Sweep, source: str) -> ResolvedSet:
