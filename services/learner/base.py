@@ -107,6 +107,7 @@ class LearnerBase:
         self._state = RunState(experiment, self.telemetry, self.members, self.evaluation)
         self._state.resume(run, self._is_first)
         self._updates_at_start = self.counters.updates
+        self._resumed = run.resume_from is not None
         self.components = ComponentsFuture(spec)
         self.store = ParameterStore()
         self.queue = UnrollQueue(learner.queue_batches * learner.host_batch_size)
@@ -450,22 +451,24 @@ class LearnerBase:
         """Write the last checkpoint and evaluate it. Returns the first failure, if any."""
         dropped_steps = self.queue.close()
         components = self.components.result(0)
-        if components is None:
-            resumed = self.run_directory.resume_from
-            if failure is None and resumed is not None:
-                self.checkpointer.newest = resumed.path
-                self.evaluation.finish(self.checkpointer, self._wants_final_evaluation())
-            return failure
-        dropped_steps += components.source.pending_steps()
-        frames = dropped_steps * components.spec.action_repeat
-        self.telemetry.sessions.on_discarded(frames, "the learner stopped")
-        # After DIVERGED too: a skipped update leaves the parameters as they were, and parameters
-        # that are not finite are refused.
-        if not may_save or not self._is_first:
+        if components is not None:
+            dropped_steps += components.source.pending_steps()
+            frames = dropped_steps * components.spec.action_repeat
+            self.telemetry.sessions.on_discarded(frames, "the learner stopped")
+        if not self._is_first:
             return failure
         met = self.run_stop.met
+        finished = met.text if met else None
         try:
-            self.checkpointer.save_last(components.trainer.state(), met.text if met else None)
+            if may_save and components is not None:
+                # After DIVERGED too: a skipped update leaves the parameters as they were, and
+                # parameters that are not finite are refused.
+                self.checkpointer.save_last(components.trainer.state(), finished)
+            elif self._resumed and finished is not None and failure is None:
+                # No update since. Without these counters, the next start would not be at its end.
+                self.checkpointer.save_counters(self._updates_at_start, finished)
+            else:
+                return failure
         except SeedbedError as error:
             return failure or error
         if failure is None:

@@ -153,12 +153,38 @@ class Checkpointer:
         Raises:
             SeedbedError: CHECKPOINT_WRITE, also after `LAST_S`; DIVERGED.
         """
+        self._write_last(arrays, {**self._meta(), "finished": finished})
+
+    def save_counters(self, updates: int, finished: str) -> None:
+        """Write the checkpoint of a resume again, with the counters of now, and wait for it.
+
+        The end of a run that has made no update since: its parameters are as they were.
+
+        Args:
+            updates: Number of that checkpoint.
+            finished: The stop condition that was met.
+
+        Raises:
+            SeedbedError: CHECKPOINT_READ; CHECKPOINT_WRITE, also after `LAST_S`.
+        """
+        old = self.store.read(str(updates))
+        if old.meta.get("finished") == finished:  # an end that had no evaluation, or no summary
+            self.newest = old.path
+            return
+        now = {
+            "counters": self._telemetry.whole_counters().to_json(),
+            "telemetry": self._telemetry.to_json(),
+            "finished": finished,
+        }
+        self._write_last(dict(old.arrays), {**old.meta, **now})
+
+    def _write_last(self, arrays: Arrays, meta: dict[str, Any]) -> None:
         if self._writing is not None:
             try:
                 self._wait(self._writing)
             except SeedbedError as error:
                 log.error("checkpoint not written: %s", error)
-        saved = self._wait(self._start(arrays, {**self._meta(), "finished": finished}))
+        saved = self._wait(self._start(arrays, meta))
         self.newest = saved.path
         self._telemetry.checkpoints.on_checkpoint(saved.seconds, saved.bytes, ok=True)
 

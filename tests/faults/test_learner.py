@@ -25,6 +25,7 @@ from seedbed.services.actor.loop import ActorLoop
 from seedbed.services.actor.metrics import ActorMetrics
 from seedbed.services.learner import base
 from seedbed.services.learner.learner import Learner
+from seedbed.services.learner.training.thread import TrainingThread
 from tests.support.faulty_environments import Explodes
 from tests.support.null_model import null_learner
 from tests.support.processes import EXPERIMENT, START_S
@@ -392,6 +393,40 @@ def test_the_frames_of_a_first_update_that_is_not_awaited_are_discarded(
         assert counters.env_frames == counters.discarded_frames > 0
         learner.threads.join(START_S)
         assert counters.trained_frames == 0, "it counts no more"
+
+
+@pytest.mark.slow
+def test_an_end_before_the_first_update_of_a_resume_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The update compiles while frames end the run: its checkpoint counts them all the same."""
+    monkeypatch.setattr(base, "SIGNAL_JOIN_S", 0.2)
+    with running(tmp_path) as run:
+        run.trains()
+    before = run.learner.run_directory.store.newest()
+    assert before is not None
+    goes_on = threading.Event()
+
+    def compiles(*_: Any) -> None:
+        goes_on.wait(START_S)
+
+    monkeypatch.setattr(TrainingThread, "_compile_ahead", compiles)
+    limit = f"stop.env_frames={before.meta['counters']['env_frames'] + 1}"
+    with running(tmp_path, limit, "evaluation.at_end=false") as run:
+        assert run.ended.wait(START_S)
+        goes_on.set()
+        assert run.failure is None
+        frames = run.learner.counters.env_frames
+        assert run.summary["env_frames"] == frames > before.meta["counters"]["env_frames"]
+    after = run.learner.run_directory.store.newest()
+    assert after is not None
+    assert after.meta["counters"]["env_frames"] == frames
+    assert after.meta["counters"]["updates"] == before.meta["counters"]["updates"]
+    assert after.meta["finished"] == run.summary["stop_reason"]
+    assert all((after.arrays[name] == array).all() for name, array in before.arrays.items())
+    config = experiment(limit)
+    with open_run_directory(tmp_path / "run", config, may_be_finished=True) as directory:
+        assert directory.finished is not None, "the same command trains no more"
 
 
 def test_a_run_that_goes_on_has_no_summary_of_its_earlier_end(
