@@ -2,8 +2,8 @@
 
 A run starts only if what is spent and what all running ones may still take leaves room for it.
 What a run may take is its own `stop.dollars`, or its frames to `stop.env_frames` at the price of a
-frame that the set has measured. Where that was too low, the bound still ends every run, with a
-checkpoint.
+frame that the set has measured; fewer frames where runs of its kind have ended long before. Where
+that was too low, the bound still ends every run, with a checkpoint.
 """
 
 import json
@@ -16,6 +16,7 @@ from seedbed.runtime.files import atomic_write
 from seedbed.runtime.formats import money, si_number
 from seedbed.runtime.shortage import is_shortage
 from seedbed.sets.folder import Member
+from seedbed.sets.measured import Lengths
 from seedbed.sets.resolve import Run
 from seedbed.sets.sweep import Budget
 
@@ -65,6 +66,9 @@ class Spending:
         folder: The folder of the set.
         budget: Its bound.
         dollars_of: Returns what a run has cost; None is what its status tells.
+
+    Attributes:
+        lengths: The frames of the runs that have finished.
     """
 
     def __init__(
@@ -73,6 +77,7 @@ class Spending:
         self._file = folder / "set" / "hours.json"
         self._budget, self._dollars = budget, dollars_of
         self._ended: dict[str, tuple[float, float]] = {}
+        self.lengths = Lengths()
         try:
             self._hours = float(json.loads(self._file.read_text())["hours"])
         except (OSError, ValueError, TypeError, KeyError):
@@ -103,6 +108,7 @@ class Spending:
         for member in members:
             if member.name in names:
                 self._ended.pop(member.name, None)
+                self.lengths.forget(member.name)
             elif member.name in self._ended:
                 taken.append(self._ended[member.name])
                 continue
@@ -111,6 +117,8 @@ class Spending:
             taken.append(one)
             if member.name not in names and (member.run / "summary.json").exists():
                 self._ended[member.name] = one
+                if member.is_finished:
+                    self.lengths.note(member.name, member.experiment, totals.frames)
         dollars, frames = (sum(column) for column in zip(*taken, strict=True))
         return Spent(dollars, frames, self._hours)
 
@@ -128,10 +136,16 @@ class Spending:
     def refusal(self, member: Member, running: Sequence[Member], spent: Spent) -> str:
         """Return why a run does not fit beside those that run; empty if it does."""
         budget = self._budget
+        begun = [(one.experiment, float(one.frames)) for one in running]
+        frames = [self.lengths.left(*one, begun) for one in begun]
+        wanted_frames = self.lengths.left(member.experiment, member.frames, begun)
         if budget.dollars:
             price = spent.dollars / spent.frames if spent.frames and spent.dollars else None
-            reserved = [self._dollars_of(one, price) for one in running]
-            wanted = self._dollars_of(member, price)
+            reserved = [
+                self._dollars_of(one, most, price)
+                for one, most in zip(running, frames, strict=True)
+            ]
+            wanted = self._dollars_of(member, wanted_frames, price)
             left = budget.dollars - spent.dollars
             if price is None and running and (wanted is None or None in reserved):
                 return "budget.dollars: no run has measured the price of a frame yet"
@@ -142,24 +156,24 @@ class Spending:
                     f"{money(budget.dollars)} {money(spent.dollars)} is spent and {money(taken)} "
                     "reserved"
                 )
-        if budget.frames:
-            taken = sum(self._frames_of(one) for one in running)
-            if spent.frames + taken + self._frames_of(member) > budget.frames:
-                return (
-                    f"budget.frames: {member.name} may take {si_number(self._frames_of(member))}, "
-                    f"and of {si_number(budget.frames)} {si_number(spent.frames)} are spent and "
-                    f"{si_number(taken)} reserved"
-                )
+        if budget.frames and spent.frames + sum(frames) + wanted_frames > budget.frames:
+            return (
+                f"budget.frames: {member.name} may take {si_number(wanted_frames)}, and of "
+                f"{si_number(budget.frames)} {si_number(spent.frames)} are spent and "
+                f"{si_number(sum(frames))} reserved"
+            )
         return ""
 
-    def _frames_of(self, member: Member) -> float:
-        """Return the frames that a run still takes."""
-        return max(0.0, member.experiment.stop.env_frames - member.frames)
+    def _dollars_of(self, member: Member, frames: float, price: float | None) -> float | None:
+        """Return the dollars that a run may still take; None where nothing tells it yet.
 
-    def _dollars_of(self, member: Member, price: float | None) -> float | None:
-        """Return the dollars that a run may still take; None where nothing tells it yet."""
+        Args:
+            member: The run.
+            frames: The most frames that it still takes.
+            price: US dollars of a frame; None before one is measured.
+        """
         stop = member.experiment.stop
         if stop.dollars:
             spent = self._dollars(member) if self._dollars else member.totals().dollars
             return max(0.0, stop.dollars - spent)
-        return None if price is None else price * self._frames_of(member)
+        return None if price is None else price * frames

@@ -1,14 +1,59 @@
-"""What runs of a set have measured: speed, price, and the time that a run takes beside training."""
+"""What runs of a set have measured: speed, price, length, and the time beside training."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from seedbed.config import Experiment
 from seedbed.runs.history import read_history
 from seedbed.sets.folder import Member
 from seedbed.sets.resolve import Run
+
+# A run that may end before stop.env_frames takes at most this times the longest run of its kind,
+# once so many of these have finished.
+_MARGIN, _LEAST_FINISHED = 1.5, 3
+
+
+class Lengths:
+    """The frames at which runs of a set end, by those that have finished.
+
+    A stop such as `stop.mean_return` may end a run long before `stop.env_frames`. Runs with the
+    same environment and the same stop are of one kind.
+    """
+
+    def __init__(self) -> None:
+        self._finished: dict[str, tuple[str, float]] = {}
+
+    def note(self, name: str, experiment: Experiment, frames: float) -> None:
+        """Take note of a run that has finished, with the frames that it has."""
+        self._finished[name] = _kind(experiment), frames
+
+    def forget(self, name: str) -> None:
+        """Leave out a run that goes on."""
+        self._finished.pop(name, None)
+
+    def left(
+        self, experiment: Experiment, frames: float, begun: Iterable[tuple[Experiment, float]]
+    ) -> float:
+        """Return the most frames that a run still takes, as far as the others tell.
+
+        Args:
+            experiment: The run.
+            frames: Frames that it has.
+            begun: Others that have not ended, with their frames: one may be the longest already.
+        """
+        most, kind = float(experiment.stop.env_frames), _kind(experiment)
+        known = [taken for other, taken in list(self._finished.values()) if other == kind]
+        if len(known) >= _LEAST_FINISHED:
+            known += [taken for other, taken in begun if _kind(other) == kind]
+            most = min(most, _MARGIN * max(frames, *known))
+        return max(0.0, most - frames)
+
+
+def _kind(experiment: Experiment) -> str:
+    return f"{experiment.environment.id} {experiment.stop.model_dump_json()}"
 
 
 class Measured(NamedTuple):

@@ -8,7 +8,7 @@ from seedbed.runtime.text import counted
 from seedbed.sets.ends import has_failed
 from seedbed.sets.folder import Member, as_in_folder, read_members
 from seedbed.sets.halving import plan_rungs
-from seedbed.sets.measured import measured
+from seedbed.sets.measured import Lengths, measured
 from seedbed.sets.ranges import Range
 from seedbed.sets.resolve import ResolvedSet, Run, describe, describe_some
 from seedbed.sets.stopped import is_stopped
@@ -87,19 +87,19 @@ def to_go(
         retry: `failed` or `stopped`: runs that are started again, and count.
     """
     found = measured(folder, runs)
-    stops = [run.experiment.stop.env_frames for run in runs]
-    if not all(stops):
+    if not all(run.experiment.stop.env_frames for run in runs):
         return "to go: not known, since not every run has stop.env_frames"
-    left = 0.0
-    count = 0
-    for run, stop in zip(runs, stops, strict=True):
+    lengths, going = Lengths(), []
+    for run in runs:
         member = Member(folder / f"{run.name}.yaml", {})
         is_left = (has_failed(member) and retry != "failed") or (
             is_stopped(member) and retry != "stopped"
         )
-        if not is_left and not member.has_met(run.experiment):
-            left += max(0.0, stop - member.frames)
-            count += 1
+        if member.has_met(run.experiment):
+            lengths.note(run.name, run.experiment, member.frames)
+        elif not is_left:
+            going.append((run.experiment, member.frames))
+    left, count = sum(lengths.left(*one, going) for one in going), len(going)
     words = f"to go: {counted(count, 'run')}, {si_number(left)} frames"
     if found is None:
         return f"{words}; time and dollars are measured by the first one that trains"

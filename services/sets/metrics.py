@@ -9,7 +9,8 @@ Attributes:
     dollars: US dollars of all runs together.
     dollars_per_hour: US dollars an hour that the awake runs cost.
     forecast_dollars: US dollars when all runs have reached stop.env_frames, with halving their next
-        rungs, at the price of a frame so far. Absent before the first frame, and where a run has no
+        rungs, at the price of a frame so far; with fewer frames, as they are reserved, where runs
+        have ended long before. Absent before the first frame, and where a run has no
         stop.env_frames.
     bounds: Bounds of the whole set; absent without one.
     limits: The most that all awake runs together may have; absent without one.
@@ -124,16 +125,18 @@ class SetMetrics:
         page = self._of.page
         frames, dollars = page.frames, page.dollars
         goes_on = {name: row for name, row in page.rows.items() if row["state"] in _OPEN}
-        goals = {name: self._goal(name) for name in goes_on}
-        if not frames or not all(goals.values()):
+        if not frames or not all(map(self._has_goal, goes_on)):
             return {}
-        left = sum(max(0, goals[name] - row["frames"]) for name, row in goes_on.items())
+        members, lengths = self._of.members, self._of.admission.spending.lengths
+        going = [(members[name].experiment, row["frames"]) for name, row in goes_on.items()]
+        begun = [one for one in going if one[1]]
+        left = sum(lengths.left(*one, begun) for one in going)
         return {self._name: dollars + left * dollars / frames}
 
-    def _goal(self, run: str) -> int:
-        """Return the frames to which a run trains; 0 where they are not known."""
+    def _has_goal(self, run: str) -> bool:
+        """Return whether the frames to which a run trains are known."""
         member = self._of.members.get(run)
-        return member.experiment.stop.env_frames if member else 0
+        return member is not None and member.experiment.stop.env_frames > 0
 
     @property
     def bounds(self) -> dict[tuple[str, str], float]:

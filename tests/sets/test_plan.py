@@ -69,3 +69,41 @@ def test_a_bound_counts_all_learners_of_a_run(tmp_path: Path) -> None:
     assert (spent.dollars, spent.frames) == (4, 600)
     assert "may take $6.67" in spending.refusal(second, [first], spent)
     assert "1.40K frames, 28 s and $9.33" in to_go(tmp_path, wanted.runs, 1)
+
+
+def test_runs_that_end_early_at_a_score_reserve_less_for_the_others(tmp_path: Path) -> None:
+    settings = ["stop.env_frames=1000", "stop.mean_return=400", "evaluation.at_end=false"]
+    wanted = resolve(read_sweep("cartpole-vtrace", settings, {"seeds": 6}), "cartpole-vtrace")
+    write_set(tmp_path, wanted)
+    members = read_members(tmp_path)
+
+    def has(number: int, frames: int, is_finished: bool = True) -> None:
+        path, run = members[number].run, wanted.runs[number]
+        path.mkdir(parents=True, exist_ok=True)
+        counters = {"env_frames": frames, "seconds": frames / 100, "dollars": frames / 100}
+        (path / "status.json").write_text(json.dumps({"counters": counters}))
+        (path / "experiment.yaml").write_text(dump_experiment(run.experiment))
+        if is_finished:
+            (path / "summary.json").write_text(json.dumps({"updates": 9}))
+
+    def refusal(*running: int) -> str:
+        spending, going = Spending(tmp_path, Budget(dollars=5.5)), [members[n] for n in running]
+        return spending.refusal(members[5], going, spending.spent(members, going))
+
+    has(0, 100)
+    has(1, 60)
+    assert "may take $10.00" in refusal(), "two may be lucky"
+    has(2, 80)
+    assert refusal() == "", "half as much again as the longest: $1.50"
+    assert "to go: 3 runs, 450 frames" in to_go(tmp_path, wanted.runs, 1)
+    has(3, 200, is_finished=False)
+    assert "may take $3.00, and of $5.50 $4.40 is spent and $1.00 reserved" in refusal(3), (
+        "one that trains is the longest already"
+    )
+    frames = Spending(tmp_path, Budget(frames=600))
+    assert frames.refusal(members[5], [], frames.spent(members, [])) == ""
+    assert "to go: 3 runs, 700 frames" in to_go(tmp_path, wanted.runs, 1), "100, 300 and 300"
+    # Of another stop they tell nothing.
+    more = resolve(read_sweep("cartpole-vtrace", ["stop.env_frames=2000", *settings[1:]],
+                              {"seeds": 6}), "cartpole-vtrace")  # fmt: skip
+    assert "to go: 6 runs, 11.6K frames" in to_go(tmp_path, more.runs, 1)

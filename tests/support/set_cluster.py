@@ -117,6 +117,7 @@ class SetCluster:
         loses: Runs whose learners' files do not come home to the end.
         score: Mean return of the evaluation of a run's first learner; each other has one more.
         away: Pods of learners that neither train nor answer.
+        frames_to_score: Frames at which a run ends at a score; 0 is not before its stop.env_frames.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -140,6 +141,7 @@ class SetCluster:
         self.loses: set[str] = set()
         self.score: Callable[[Experiment], float] = lambda _: 100.0
         self.away: set[str] = set()
+        self.frames_to_score: Callable[[str], int] = lambda _: 0
         self._views: list[tuple[float, list[Pod]]] = []
         self._events: list[dict[str, Any]] = []
         self._saves: set[Path] = set()
@@ -318,7 +320,8 @@ class SetCluster:
         if run in self.fails:
             return
         # Each learner counts a part of the frames that end all of them.
-        stop = experiment.stop.env_frames // learners
+        early = self.frames_to_score(run)
+        stop = (early or experiment.stop.env_frames) // learners
         frames = min(counters["env_frames"] + FRAMES_A_STEP, stop)
         counters = dict.fromkeys((one.name for one in fields(Counters)), 0) | {
             "env_frames": frames, "seconds": counters["seconds"] + STEP_S,
@@ -332,7 +335,8 @@ class SetCluster:
                           "mean": self.score(experiment) + rank, "policy": "sample",
                           "checkpoint": f"checkpoint-{frames}"}  # fmt: skip
             append_evaluation(volume, evaluation)
-            end = {"updates": frames, "stop_reason": f"stop.env_frames: {frames}",
+            end = {"updates": frames,
+                   "stop_reason": f"stop.{'mean_return' if early else 'env_frames'}: {frames}",
                    "mean_return": 90.0, "mean_return_episodes": 10,
                    "evaluation": evaluation}  # fmt: skip
             (volume / "best.safetensors").write_text(f"{run} {rank} {frames}")
