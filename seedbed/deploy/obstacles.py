@@ -157,12 +157,9 @@ def pod_obstacle(
     for container in _containers(status):
         if found := _container_obstacle(name, container):
             return found
-    conditions = conditions_of(pod)
-    scheduled = conditions.get("PodScheduled", {})
-    if scheduled.get("status") == "False":
-        message = str(scheduled.get("message", ""))
-        if scheduled.get("reason") == "SchedulingGated":
-            return Obstacle(f"{name} waits in a queue: {message}", lasts=False)
+    if message := why_no_node(pod):
+        if pod.get("spec", {}).get("schedulingGates"):
+            return Obstacle(f"{name} {message}", lasts=False)
         comes = events.newest(name, "TriggeredScaleUp") is not None
         if re.search(_VOLUMES, message, re.IGNORECASE) and (claims := _claims_of(pod)):
             message = f"{message} (it mounts the claim {', '.join(claims)})"
@@ -172,6 +169,19 @@ def pod_obstacle(
     if has_begun(pod):
         return None
     return _mount_obstacle(name, events, made_later)
+
+
+def why_no_node(pod: Mapping[str, Any]) -> str:
+    """Return why a pod has no node; "" where it has one, or was not looked at yet.
+
+    Args:
+        pod: As `kubectl get pods -o json` shows it.
+    """
+    # The scheduler's own message names neither the queue nor the gate.
+    if gates := pod.get("spec", {}).get("schedulingGates"):
+        return f"waits in a queue: {', '.join(gate['name'] for gate in gates)}"
+    scheduled = conditions_of(pod).get("PodScheduled", {})
+    return str(scheduled.get("message", "")) if scheduled.get("status") == "False" else ""
 
 
 def _claims_of(pod: Mapping[str, Any]) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 
+from seedbed.deploy.obstacles import conditions_of, time_of, why_no_node
 from seedbed.services.cost.cluster import load_credentials, reason_of
 from seedbed.services.cost.pods import TIMEOUT_S
 from seedbed.sets.run_objects import MANAGER
@@ -166,11 +167,9 @@ class SetApi:
             query = [("labelSelector", selector), ("limit", "500")]
             answer = self._call("GET", path, query=[*query, ("continue", more)] if more else query)
             found += [
-                _pod(item)
-                for item in answer["items"]
-                if (item.get("status") or {}).get("phase") != "Succeeded"
+                _pod(item) for item in answer["items"] if item["status"]["phase"] != "Succeeded"
             ]
-            more = (answer.get("metadata") or {}).get("continue") or ""
+            more = answer["metadata"].get("continue", "")
             if not more:
                 return found
 
@@ -186,7 +185,7 @@ class SetApi:
         path = f"/api/v1/namespaces/{self._namespace}/events"
         query = [("fieldSelector", "reason=FailedCreate"), ("limit", "500")]
         items: list[dict[str, Any]] = self._call("GET", path, query=query)["items"]
-        return sorted(items, key=time_of_event)
+        return sorted(items, key=time_of)
 
     def _path(self, kind: str, name: str) -> str:
         return f"{_PATHS[kind].format(f'namespaces/{self._namespace}')}/{name}"
@@ -218,24 +217,12 @@ class SetApi:
         return json.loads(content)
 
 
-def why_no_node(pod: Mapping[str, Any]) -> str:
-    """Return why a pod has no node; "" where it has one, or was not looked at yet."""
-    if gates := [str(gate["name"]) for gate in pod["spec"].get("schedulingGates") or []]:
-        return f"waits in a queue: {', '.join(gates)}"
-    for condition in (pod.get("status") or {}).get("conditions") or []:
-        if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            return str(condition.get("message") or condition.get("reason") or "")
-    return ""
-
-
 def _pod(item: Mapping[str, Any]) -> Pod:
-    meta, status = item["metadata"], item.get("status") or {}
-    labels = meta.get("labels") or {}
+    meta, status = item["metadata"], item["status"]
     run, component = (
-        labels.get(f"app.kubernetes.io/{key}", "") for key in ("instance", "component")
+        meta["labels"].get(f"app.kubernetes.io/{key}", "") for key in ("instance", "component")
     )
-    containers = status.get("containerStatuses") or []
-    taken = [one for one in status.get("conditions") or [] if one["type"] == "DisruptionTarget"]
+    containers = status.get("containerStatuses", [])
     return Pod(
         run,
         component,
@@ -244,13 +231,6 @@ def _pod(item: Mapping[str, Any]) -> Pod:
         uid=meta["uid"],
         created=meta["creationTimestamp"],
         restarts=sum(one["restartCount"] for one in containers if one["name"] == component),
-        has_failed=status.get("phase") == "Failed",
-        is_preempted=any(one["status"] == "True" for one in taken),
+        has_failed=status["phase"] == "Failed",
+        is_preempted=conditions_of(item).get("DisruptionTarget", {}).get("status") == "True",
     )
-
-
-def time_of_event(event: Mapping[str, Any]) -> str:
-    """Return when an event was seen last, in a form that sorts; "" where it does not tell."""
-    series = event.get("series") or {}
-    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
-    return next((str(time)[:19] for time in times if time), "")

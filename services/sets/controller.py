@@ -17,12 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seedbed.deploy.obstacles import time_of
 from seedbed.runs.layout import learner_directories
 from seedbed.runs.served_files import BEST_FILE
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.runtime.text import counted, printable
 from seedbed.services.cost.parts import succeeds
-from seedbed.services.sets.api import Pod, Refused, time_of_event
+from seedbed.services.sets.api import Pod, Refused
 from seedbed.services.sets.book import Book, Entry, Outcome
 from seedbed.services.sets.losses import let_go, note_losses
 from seedbed.services.sets.page import Page
@@ -399,7 +400,7 @@ class SetController:
         begun = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(entry.begun))
         for event in reversed(self._api.refusals()):
             owner = str(event["involvedObject"].get("name", ""))
-            if time_of_event(event) >= begun and any(
+            if time_of(event) >= begun and any(
                 owner == f"{name}-{one}" or owner.startswith(f"{name}-{one}-") for one in missing
             ):
                 return printable(str(event.get("message", "")))[:_LETTERS]

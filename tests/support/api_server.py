@@ -176,7 +176,7 @@ class ApiServer:
             case [*_, "namespaces", _, resource]:
                 kinds = {kind for kind, _ in self.objects if plural(kind) == resource}
                 items = [item for (kind, _), item in self.objects.items() if kind in kinds]
-                return {"kind": "List", "apiVersion": "v1", "items": items}
+                return {"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items}
             case [*_, resource, name]:
                 for (kind, known), item in self.objects.items():
                     if known == name and resource == plural(kind):
