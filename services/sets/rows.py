@@ -88,6 +88,7 @@ class Visits:
         self._folder, self._learner = folder, learner
         self._known: dict[Path, Learner] = {}  # by their folders
         self._open: dict[Path, Future[None]] = {}
+        self._told: dict[Path, str] = {}  # why a learner is not read, as last logged
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="rows")
 
     def visit(self, urls: Mapping[str, Sequence[str]]) -> None:
@@ -127,6 +128,7 @@ class Visits:
         for folder in [one for one in self._known if one == run or one.parent == run]:
             self._known.pop(folder)
             self._open.pop(folder)
+            self._told.pop(folder, None)
 
     def _run(self, name: str) -> Path:
         return self._folder / "runs" / name
@@ -137,9 +139,13 @@ class Visits:
             is_read = learner.copy(folder)  # makes the folder
             status["rows_read"] = is_read or _was_read(folder, status)
             atomic_write(folder / "status.json", json.dumps(status) + "\n")
+            self._told.pop(folder, None)
         except (OSError, ValueError, SeedbedError) as error:
-            place = folder.relative_to(self._folder / "runs")
-            log.info("%s: its learner is not read: %s", place, printable(str(error))[:200])
+            why = printable(str(error))[:200]
+            if self._told.get(folder) != why:  # each round finds it again, while a learner starts
+                self._told[folder] = why
+                place = folder.relative_to(self._folder / "runs")
+                log.info("%s: its learner is not read: %s", place, why)
 
 
 def _was_read(folder: Path, status: Mapping[str, Any]) -> bool:

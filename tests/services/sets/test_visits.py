@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from seedbed.services.sets.rows import Visits
 
 _END = {"over": "stop.env_frames: 6012 of 6000", "process": {"pid": 7, "start_ticks": 1}}
@@ -14,12 +16,15 @@ _END = {"over": "stop.env_frames: 6012 of 6000", "process": {"pid": 7, "start_ti
 class Scripted:
     """A learner with one status and one answer after the other."""
 
-    def __init__(self, *answers: tuple[dict[str, Any], bool]) -> None:
+    def __init__(self, *answers: tuple[dict[str, Any], bool] | OSError) -> None:
         self._answers = list(answers)
         self._whole = False
 
     def status(self) -> dict[str, Any]:
-        status, self._whole = self._answers.pop(0)
+        answer = self._answers.pop(0)
+        if isinstance(answer, OSError):
+            raise answer
+        status, self._whole = answer
         return dict(status)
 
     def copy(self, folder: Path) -> bool:
@@ -38,3 +43,16 @@ def test_a_bill_that_comes_after_the_last_read_takes_nothing_back(tmp_path: Path
         status = json.loads((tmp_path / "runs/a/status.json").read_text())
         read.append(status["rows_read"])
     assert read == [False, True, True, False], "and a learner that has resumed has other rows"
+
+
+def test_why_a_learner_is_not_read_is_logged_once_until_it_changes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    starts, refuses = OSError("it has no name yet"), OSError("connection refused")
+    learner = Scripted(starts, starts, refuses, refuses, (_END, False), refuses)
+    visits = Visits(tmp_path, lambda _url: learner)
+    for _ in range(6):
+        visits.visit({"a": ["http://a:9090"]})
+    told = [message.rpartition(": ")[2] for message in caplog.messages if "is not read" in message]
+    assert told == [str(starts), str(refuses), str(refuses)]
