@@ -10,10 +10,14 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.sets.identity import as_json
 from seedbed.sets.names import key_word
 from seedbed.sets.records import Record
-from seedbed.sets.resolve import describe
+from seedbed.sets.resolve import FOLDERS, describe
 from seedbed.settings import FREE
 
-_NEVER = ("name", "seed")
+# Each run has its own of these: no person has chosen between them. The chart writes the addresses.
+_NEVER = (
+    *("name", "seed", *FOLDERS),
+    *("gossip.addresses", "learner.coordinator", "learner.replay.shards"),
+)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from seedbed.sets.names import run_name, slug, with_digest
 from seedbed.sets.sweep import SET_LETTERS, Sweep
 
 # Of one run each: below a folder that the experiment names, every run has its own.
-_FOLDERS = ("learner.checkpoint.directory", "learner.replay.directory", "learner.upload")
+FOLDERS = ("learner.checkpoint.directory", "learner.replay.directory", "learner.upload")
 _NOT_AXES = {"seed": "seeds", "name": "name"}
 
 
@@ -156,7 +156,7 @@ def _run(
 def renamed(run: Run, name: str, set_name: str) -> Run:
     """Return a run with another name, and with what follows from it: its folders, its group."""
     update: dict[str, Any] = {"name": name}
-    for key in _FOLDERS:
+    for key in FOLDERS:
         if folder := attrgetter(key)(run.experiment):
             update[key] = f"{folder.rstrip('/').removesuffix(f'/{run.name}')}/{name}"
     wandb = run.experiment.logging.wandb

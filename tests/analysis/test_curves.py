@@ -112,6 +112,14 @@ def test_seeds_are_one_group_and_other_settings_are_another(tmp_path: Path) -> N
     assert (seeds.label, len(seeds.curves)) == ("bs=32", 3)
     assert (other.label, len(other.curves)) == ("bs=3", 1)
     assert notes == ["differ too, and change nothing that is learned: stop.updates"]
+    own = (
+        *("gossip.addresses", "learner.coordinator", "learner.replay.shards"),
+        *("learner.checkpoint.directory", "learner.replay.directory", "learner.upload"),
+    )
+    first, *rest = load_runs(tmp_path).records
+    settings = {**first.settings, **{key: f"of {key}" for key in own}}
+    _, told = read_groups([replace(first, settings=settings), *rest])
+    assert told == notes, "each run has its own, which nobody has chosen"
     x, mean, half = seeds.mean("frames")
     assert x.tolist() == [100, 300], "where all have been"
     assert (mean[0], mean[-1]) == pytest.approx((2.0, (2 + 4 + 4) / 3))
