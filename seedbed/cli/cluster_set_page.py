@@ -8,6 +8,7 @@ import yaml
 
 from seedbed.deploy.rows import row_of_set, rows_of_runs
 from seedbed.deploy.set_releases import ClusterSet
+from seedbed.deploy.set_standing import sentences, standing
 from seedbed.runtime.formats import (
     columns,
     duration,
@@ -30,7 +31,6 @@ _HEAD = (
     "preempted",
     "reason",
 )
-_TOLD = {"paused": "paused", "holds": "nothing else starts", "ended_by": "ended by"}
 _IN_WORDS = {"dollars": money, "frames": si_number, "hours": "{:g} hours".format}
 
 
@@ -46,9 +46,7 @@ def set_status(one: ClusterSet) -> dict[str, Any]:
         "limits": {
             name: most for name, most in json.loads(given.get("limits.json", "{}")).items() if most
         },
-        "ended_by": state.get("endedBy") or None,
-        "paused": one.paused or None,
-        "holds": state.get("holds") or None,
+        **standing(one),
         "is_silent": one.is_silent(),
         "runs": rows,
         "states": dict(Counter(row["state"] for row in rows)),
@@ -84,10 +82,7 @@ def set_page(status: dict[str, Any]) -> str:
     bounds = [_IN_WORDS[name](bound) for name, bound in status["budget"].items()]
     limits = [counted(most, name.removesuffix("s")) for name, most in status["limits"].items()]
     lines.append(f"bound: {', '.join(bounds) or 'none'}; at once: {', '.join(limits) or 'all'}")
-    lines += [f"{text}: {status[key]}" for key, text in _TOLD.items() if status[key]]
-    if status["is_silent"]:
-        space, _, name = status["set"].partition("/")
-        lines.append(f"its controller is silent: `seedbed logs {name} -n {space}` prints its log")
+    lines += sentences(status)
     return f"{columns(rows, '<<>>>>>>><')}\n\n" + "\n".join(lines)
 
 

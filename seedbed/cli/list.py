@@ -17,12 +17,14 @@ from seedbed.deploy.programs import has_namespace
 from seedbed.deploy.releases import has_cluster
 from seedbed.deploy.rows import row_of_release, rows_of, rows_of_runs
 from seedbed.deploy.set_releases import (
+    OVER,
     ClusterSet,
     LeftVolumes,
     everything_in,
     find,
     left_volumes,
 )
+from seedbed.deploy.set_standing import sentences, standing
 from seedbed.runs.found import runs_below
 from seedbed.runs.layout import learner_directories
 from seedbed.runs.standing import UNKNOWN, standing_of
@@ -74,6 +76,8 @@ def run(args: argparse.Namespace) -> None:
         try:
             found = everything_in(space)
             releases, is_told = rows_of(found), True
+            for one in found.sets:
+                _tell_standing(one)
             _tell_what_is_left(left_volumes(space, found))
         except SeedbedError as error:
             if named:
@@ -105,6 +109,7 @@ def _print_found(name: str, namespace: str, is_named: bool, as_json: bool) -> No
             raise
         raise RunDirectoryError(f"there is no folder {name} here, and {error}") from error
     if isinstance(found, ClusterSet):
+        _tell_standing(found)
         _print(rows_of_runs(found), [], as_json)
     else:
         _print([], [row_of_release(found)], as_json)
@@ -125,6 +130,13 @@ def _tell_of_nothing(namespace: str, folder: Path) -> None:
     where = f"namespace {namespace}" if namespace else "any namespace"
     what = "run below" if folder.is_dir() else "folder"
     print_lines(f"no releases in {where}, and no {what} {folder}/ here")
+
+
+def _tell_standing(one: ClusterSet) -> None:
+    """Say why a set with runs to go does not go on, in the words of `seedbed status`."""
+    if not one.runs or any(entry["state"] not in OVER for entry in one.runs.values()):
+        for sentence in sentences(standing(one)):
+            print_lines(f"{one.namespace}/{one.name}: {sentence}")
 
 
 def _tell_what_is_left(left: list[LeftVolumes]) -> None:

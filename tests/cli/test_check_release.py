@@ -139,6 +139,30 @@ def test_a_release_that_plays_has_no_other_line(
     assert json.loads(capsys.readouterr().out)["ok"]
 
 
+@pytest.mark.parametrize("has_pod", [True, False])
+def test_the_controller_of_a_set_that_never_came_is_told(
+    scene: Scene, capsys: pytest.CaptureFixture[str], has_pod: bool
+) -> None:
+    labels = {"app.kubernetes.io/component": "controller"}
+    template = {"spec": {"containers": [{"name": "controller"}]}}
+    deployment = {
+        "kind": "Deployment", "metadata": {"name": "lr-set", "labels": labels},
+        "spec": {"replicas": 1, "template": template}, "status": {},
+    }  # fmt: skip
+    scene.objects = [deployment]
+    if has_pod:
+        scene.waits(scene._pod("lr-set-7f-abc"), "ErrImagePull", "not found")
+        told = ["lr-set-7f-abc does not start: ErrImagePull of r/x:y", "-> push the image"]
+    else:
+        scene.event("ReplicaSet", "lr-set-7f", "FailedCreate", "exceeded quota: pods")
+        told = ["ReplicaSet lr-set-7f cannot make its pods", "-> lower the number"]
+    scene.write()
+    assert main(["check", "release", "lr", "-n", "rl"]) == ExitCode.DEPLOY
+    out = capsys.readouterr().out
+    for words in (*told, "lr does not work: 1 FAIL"):
+        assert words in out
+
+
 def quota(scene: Scene) -> None:
     scene.objects.remove(scene.cost)
     words = 'pods "x" is forbidden: exceeded quota: cores'

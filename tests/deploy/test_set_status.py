@@ -71,6 +71,55 @@ def test_the_page_of_a_set_has_its_bound_and_every_run(
     assert "its controller has not begun" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("reason", "message", "told", "advice"),
+    [
+        (
+            "ImagePullBackOff", "not found", "does not start: ImagePullBackOff of r/seedbed-cost:1",
+            "push the image (--registry R)",
+        ),
+        (
+            "", "exceeded quota: pods", "ReplicaSet lr-set-7f cannot make its pods: exceeded quota",
+            "or ask for a larger ResourceQuota",
+        ),
+        (
+            "ContainerCreating", "", "lr-set-7f-abc is ContainerCreating",
+            "`kubectl -n default describe deployment,pod -l app.kubernetes.io/name=seedbed-set",
+        ),
+    ],
+)  # fmt: skip
+def test_a_controller_that_never_came_is_told_with_what_to_do(
+    cluster: StandIn, capsys: pytest.CaptureFixture[str],
+    reason: str, message: str, told: str, advice: str,
+) -> None:  # fmt: skip
+    cluster.removes_set("lr")
+    cluster.a_set("lr", {}, given=GIVEN)
+    cluster.controller_cannot_start("lr", reason, message)
+    for words in (["status", "lr"], ["list"], ["list", "lr"]):
+        assert main(words) == 0
+        said = "".join(capsys.readouterr())
+        (line,) = (one for one in said.splitlines() if "its controller has not come: " in one)
+        assert told in line
+        assert advice in line
+    assert told in status(capsys, "lr")["controller"]
+    cluster.writes("lr-set-state", unixTime="1.0")
+    assert main(["status", "lr"]) == 0
+    assert "its controller is away: " in capsys.readouterr().out
+
+
+def test_a_held_set_is_told_by_list_in_the_words_of_status(
+    cluster: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    why = "budget.dollars: lr-c may take $0.01, and of $0.02 $0.015 is spent and $0 reserved"
+    cluster.writes("lr-set-state", holds=why)
+    for words in (["status", "lr"], ["list"], ["list", "lr"]):
+        assert main(words) == 0
+        assert f"nothing else starts: {why}" in "".join(capsys.readouterr())
+    cluster.writes("lr-set-state", endedBy=why)
+    assert main(["status", "lr"]) == 0
+    assert capsys.readouterr().out.count(why) == 1
+
+
 def test_failures_and_preemptions_are_told_apart(
     cluster: StandIn, capsys: pytest.CaptureFixture[str]
 ) -> None:

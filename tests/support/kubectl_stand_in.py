@@ -92,6 +92,8 @@ elif "persistentvolumeclaims" in words:
     read("claims.json")
 elif "-l=app.kubernetes.io/name=seedbed-set" in words:
     read("sets.json")
+elif "events" in words:
+    read("events.json")
 elif "pods" in words and "-o=name" in words:
     print("\\n".join("pod/" + pod["metadata"]["name"]
           for pod in json.loads((folder / "pods.json").read_text())["items"]))
@@ -122,6 +124,7 @@ class StandIn:
         self._write("objects", [item for item in self.objects if item["kind"] in kinds])
         self._file("sets", {"items": []})
         self._file("claims", {"items": []})
+        self._file("events", {"items": []})
         self._file("namespaces", ["default"])
         if sets := [item for item in self.objects if item["kind"] == "JobSet"]:
             self._write("jobsets", sets)
@@ -259,6 +262,30 @@ class StandIn:
         pod = self._pod(f"{name}-set-abc", f"{name}-set")
         pod["spec"]["containers"][0]["volumeMounts"][0]["mountPath"] = str(self.set_volume(name))
         self._file("pods", {"items": [*self.json("pods")["items"], pod]})
+
+    def controller_cannot_start(self, name: str, reason: str = "", message: str = "") -> None:
+        """Let the controller of a set have no pod that is ready.
+
+        Args:
+            name: Name of the set.
+            reason: Why its container waits; without one no pod can be made.
+            message: The message of that, or of the event.
+        """
+        items = self.json("sets")["items"]
+        for item in items:
+            if (item["kind"], item["metadata"]["name"]) == ("Deployment", f"{name}-set"):
+                item["status"] = {}
+        self._file("sets", {"items": items})
+        pod = self._pod(f"{name}-set-7f-abc", f"{name}-set")
+        waiting = {"waiting": {"reason": reason, "message": message}}
+        pod["status"]["containerStatuses"] = [
+            {"name": "controller", "image": "r/seedbed-cost:1", "state": waiting}
+        ]
+        self._file("pods", {"items": [pod] if reason else []})
+        about = {"kind": "ReplicaSet", "name": f"{name}-set-7f"}
+        event = {"involvedObject": about, "reason": "FailedCreate", "message": message,
+                 "lastTimestamp": "2999-01-01T00:00:00Z"}  # fmt: skip
+        self._file("events", {"items": [] if reason else [event]})
 
     def claim_of_set(self, name: str) -> None:
         """Let there be the claim of a set's controller."""

@@ -1,0 +1,71 @@
+"""Why a set on a cluster does not go on: a pause, its bound, a hold, or its controller."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from seedbed.deploy.obstacles import Events, pod_obstacle, pod_state, refusal
+from seedbed.deploy.programs import attempt
+from seedbed.deploy.set_releases import OVER, ClusterSet
+
+_WORDS = {
+    "paused": "paused: ",
+    "holds": "nothing else starts: ",
+    "ended_by": "ended by: ",
+    "controller": "",
+}
+
+
+def standing(one: ClusterSet) -> dict[str, str | None]:
+    """Return what keeps a set from going on, by its kind; None where it does not."""
+    return {
+        "paused": one.paused or None,
+        "holds": one.state.get("holds") or None,
+        "ended_by": one.state.get("endedBy") or None,
+        "controller": _why_silent(one) or None,
+    }
+
+
+def sentences(found: Mapping[str, Any]) -> list[str]:
+    """Return what `standing` has found, each in a sentence; what is said by another is left out."""
+    told = dict.fromkeys([found["ended_by"], f"paused: {found['paused']}"])
+    return [
+        f"{words}{found[key]}"
+        for key, words in _WORDS.items()
+        if found[key] and not (key == "holds" and found[key] in told)
+    ]
+
+
+def _why_silent(one: ClusterSet) -> str:
+    """Return why the controller of a set saves nothing, with what to do; empty where it does."""
+    has_begun = "unixTime" in one.state
+    is_over = bool(one.runs) and all(run["state"] in OVER for run in one.runs.values())
+    if is_over or (has_begun and not one.is_silent()):
+        return ""
+    at = f"-n {one.namespace}"
+    if one.controller is None:
+        return "its controller is gone: the same `seedbed deploy` makes it again"
+    if (one.controller.get("status") or {}).get("readyReplicas"):
+        return f"its controller is silent: `seedbed logs {one.name} {at}` prints its log"
+    words = "its controller is away" if has_begun else "its controller has not come"
+    return f"{words}: {_obstacle(one)}"
+
+
+def _obstacle(one: ClusterSet) -> str:
+    """Return what is in the way of the controller's pod, with what to do."""
+    name = f"{one.name}-set"
+    see = f"`kubectl -n {one.namespace} describe deployment,pod -l {one.controllers}` tells why"
+    kubectl = ("kubectl", f"--namespace={one.namespace}", "get")
+    done = attempt(*kubectl, "pods", "-o=json", f"-l={one.controllers}")
+    listed = attempt(*kubectl, "events", "-o=json")
+    if done.returncode:
+        return see
+    pods = json.loads(done.stdout)["items"]
+    events = Events(json.loads(listed.stdout)["items"] if not listed.returncode else [])
+    names = [str(pod["metadata"]["name"]) for pod in pods]
+    none = refusal("Deployment", name, names, events)
+    for found in [none, *(pod_obstacle(pod, events) for pod in pods)]:
+        if found is not None:
+            return found.sentence if found.advice else f"{found.message}; {see}"
+    states = [f"{pod['metadata']['name']} is {pod_state(pod, None)}" for pod in pods]
+    return f"{', '.join(states) or 'it has no pod'}; {see}"
