@@ -1,23 +1,25 @@
 """A cluster in memory for the controller of a set: meters, learners and actors as they behave.
 
-A call can kill its caller before it is done or after it, show pods of an earlier time, or refuse.
+A call can show pods of an earlier time, or refuse.
 """
 
 from __future__ import annotations
 
+import copy
 import gzip
+import hashlib
 import json
 import shutil
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from seedbed.config import Experiment
 from seedbed.config.load import dump_experiment, parse_experiment
-from seedbed.config.yaml_text import load_yaml
 from seedbed.runs.evaluations import append_evaluation
 from seedbed.runs.served_files import BEST_FILE
 from seedbed.services.cost.meter import STRAGGLER_TIMEOUT_S
@@ -33,10 +35,6 @@ from seedbed.telemetry.counters import Counters
 STEP_S = 5.0  # of one round
 FRAMES_A_STEP = 50_000
 RATE = 3.6  # dollars an hour of an awake run: a tenth of a cent a second
-
-
-class Killed(BaseException):
-    """The controller is killed."""
 
 
 def _labels(run: str, component: str) -> dict[str, str]:
@@ -102,7 +100,7 @@ class SetCluster:
         objects: Every object by kind and name.
         data: Data of the runs' states and of the set's state, by name of the ConfigMap.
         calls: Calls so far.
-        kill: Number of the call at which the caller is killed, and whether after it is done.
+        watch: Takes each call before it is done, and one that changes something after it, too.
         refuses: Returns why an object is refused; "" takes it.
         makes_pods: Returns why a pod, or those of a workload, are not made; "" makes them.
         fails: Runs whose learner ends with an exit code and a cause.
@@ -127,7 +125,7 @@ class SetCluster:
         self.volumes = folder / "volumes"
         self.calls = 0
         self.log: list[str] = []
-        self.kill: tuple[int, bool] | None = None
+        self.watch: Callable[[str], None] = lambda _: None
         self.refuses: Callable[[Mapping[str, Any]], str] = lambda _: ""
         self.makes_pods: Callable[[str], str] = lambda _: ""
         self.fails: dict[str, tuple[int, str]] = {}
@@ -150,17 +148,23 @@ class SetCluster:
         self.restarts: dict[str, int] = {}
         self._learners: dict[str, str] = {}  # when the learner's pod was made
 
+    def copied(self, folder: Path) -> SetCluster:
+        """The same cluster at the same moment, with its volumes in another folder."""
+        found = copy.deepcopy(self)
+        found.folder, found.volumes, found.watch = folder, folder / "volumes", lambda _: None
+        found._saves = {found.volumes / one.relative_to(self.volumes) for one in self._saves}
+        shutil.copytree(self.folder, folder)
+        return found
+
     # --- the calls ---------------------------------------------------------------------------
 
     def _call(self, what: str, do: Callable[[], Any]) -> Any:
         self.calls += 1
         self.log.append(what)
-        dies = self.kill is not None and self.kill[0] == self.calls
-        if dies and self.kill and not self.kill[1]:
-            raise Killed
+        self.watch(f"before {what}")
         result = do()
-        if dies:
-            raise Killed
+        if what.startswith(("APPLY", "PATCH", "DELETE")):
+            self.watch(f"after {what}")
         return result
 
     def state(self) -> dict[str, str]:
@@ -315,7 +319,7 @@ class SetCluster:
             self.begun += [run] * (not rank)
             (volume / "up").touch()
         text = self.objects["ConfigMap", f"{run}-experiment"]["data"]["experiment.yaml"]
-        experiment = parse_experiment(text, ())
+        experiment, dumped = _read_experiment(text)
         counters = _read(volume / "counters.json") or {"env_frames": 0, "seconds": 0.0}
         if run in self.fails:
             return
@@ -328,7 +332,7 @@ class SetCluster:
             "dollars": float(self.data[run].get("dollars", 0)),
         }  # fmt: skip
         (volume / "counters.json").write_text(json.dumps(counters))
-        (volume / "experiment.yaml").write_text(dump_experiment(experiment))
+        (volume / "experiment.yaml").write_text(dumped)
         if frames == stop and volume not in self._saves:
             self._saves.add(volume)
             evaluation = {"env_frames": frames, "updates": frames, "episodes": 20,
@@ -407,12 +411,12 @@ class FakeLearner:
         counters = _read(volume / "counters.json")
         if counters is None or self._host in self._cluster.away:
             raise OSError("it does not answer")
-        experiment = load_yaml((volume / "experiment.yaml").read_text())
+        experiment, _ = _read_experiment((volume / "experiment.yaml").read_text())
         over = (volume / "summary.json").exists()
         return {
             "state": "finished" if over else "training",
             "counters": counters,
-            "stop": experiment["stop"],
+            "stop": experiment.stop.model_dump(),
             "stop_reason": None,
             "eta": None,
             "time": self._cluster.now,
@@ -455,6 +459,38 @@ def controller(
     )
 
 
+def kills(cluster: SetCluster, run: Callable[[], object], folder: Path) -> list[SetCluster]:
+    """Return the cluster as a kill of the controller at each of its calls leaves it.
+
+    Args:
+        cluster: The cluster, whose folder has the set's.
+        run: Reconciles until the end.
+        folder: Where the copies are. Two kills that leave the same have one.
+    """
+    found: dict[str, SetCluster] = {}
+
+    def watch(call: str) -> None:
+        state = _state(cluster)
+        if state not in found:
+            found[state] = cluster.copied(folder / f"{len(found)} {call}")
+
+    cluster.watch = watch
+    run()
+    return list(found.values())
+
+
+def _state(cluster: SetCluster) -> str:
+    """What a controller finds after the one before it was killed."""
+    left_out = ("log", "calls", "folder", "volumes", "most")
+    own = {name: one for name, one in vars(cluster).items() if not callable(one)}
+    files = {
+        str(file): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(cluster.folder.rglob("*"))
+        if file.is_file()
+    }
+    return repr(({name: own[name] for name in own if name not in left_out}, files))
+
+
 def until(
     cluster: SetCluster, one: SetController, what: Callable[[], bool], rounds: int = 400
 ) -> None:
@@ -472,6 +508,13 @@ def _merge(data: dict[str, str], changes: Mapping[str, str | None]) -> None:
         data.pop(key, None)
         if value is not None:
             data[key] = value
+
+
+@cache
+def _read_experiment(text: str) -> tuple[Experiment, str]:
+    """The experiment of a text, and the text with all its settings."""
+    experiment = parse_experiment(text, ())
+    return experiment, dump_experiment(experiment)
 
 
 def _read(file: Path) -> dict[str, Any] | None:

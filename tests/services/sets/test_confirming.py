@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import shutil
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,12 @@ from seedbed.sets.confirmation import FIRST_SEED, choice_text, confirmation, rea
 from seedbed.sets.folder import confirming, lock_file, read_members, write_set
 from seedbed.sets.needs import Limits
 from seedbed.sets.runs import load_runs
-from tests.support.set_cluster import RATE, STEP_S, Killed, SetCluster, controller, spec, until
+from tests.support.set_cluster import RATE, STEP_S, SetCluster, controller, kills, spec, until
 
 LR = "learner.optimizer.learning_rate"
 RATES = f"{LR}=1e-3,2e-3,3e-3"
 SHORT = "stop.env_frames=200000"
+TWO = "gossip.replicas=2"
 HALVING = {"halving": {"first": 50_000, "factor": 3}}
 
 
@@ -47,14 +47,6 @@ def searched(folder: Path, wanted: Spec) -> SetCluster:
     return cluster
 
 
-def copied(cluster: SetCluster, folder: Path) -> SetCluster:
-    """The same cluster at the same moment, with its volumes in another folder."""
-    found = copy.deepcopy(cluster)
-    found.folder, found.volumes = folder, folder / "volumes"
-    shutil.copytree(cluster.folder, folder)
-    return found
-
-
 def confirmed(wanted: Spec, folder: Path, seeds: int) -> Spec:
     """What `seedbed deploy --confirm` makes of a set, as its controller reads it."""
     chosen = confirmation(folder, wanted.wanted, seeds)
@@ -62,21 +54,17 @@ def confirmed(wanted: Spec, folder: Path, seeds: int) -> Spec:
 
 
 def follow(cluster: SetCluster, wanted: Spec, fresh: int) -> SetController:
-    """Follow a set until its fresh runs are over, with another controller for a killed one."""
-    one = None
-    for _ in range(200):
-        try:
-            one = one or controller(cluster, wanted, cluster.folder / "set", frees=True)
-            one.reconcile()
-        except Killed:
-            cluster.kill, one = None, None
-            continue
-        cluster.step()
-        names = confirming(cluster.folder / "set")
+    """Follow a set until its fresh runs are over."""
+    folder = cluster.folder / "set"
+    one = controller(cluster, wanted, folder, frees=True)
+
+    def is_over() -> bool:
+        names = confirming(folder)
         done = all(cluster.states().get(name) == "finished" for name in names)
-        if len(names) == fresh and done and not one.book.up():
-            return one
-    raise AssertionError(cluster.rows)
+        return len(names) == fresh and done and not one.book.up()
+
+    until(cluster, one, is_over, 200)
+    return one
 
 
 def compared(folder: Path) -> dict[str, Any]:
@@ -100,11 +88,13 @@ def on_a_laptop(there: Path, here: Path, wanted: Spec, seeds: int) -> dict[str, 
 
 
 @pytest.mark.slow_after(1)
-@pytest.mark.parametrize("options", [HALVING, {}])
+@pytest.mark.parametrize(
+    ("settings", "options"), [((), HALVING), ((), {}), ((TWO,), HALVING), ((TWO,), {})]
+)
 def test_what_a_cluster_has_confirmed_is_what_a_laptop_confirms(
-    tmp_path: Path, options: dict[str, Any]
+    tmp_path: Path, settings: tuple[str, ...], options: dict[str, Any]
 ) -> None:
-    wanted = spec(RATES, SHORT, seeds=3, limits=Limits(4), **options)
+    wanted = spec(RATES, SHORT, *settings, seeds=3, limits=Limits(4), **options)
     cluster = searched(tmp_path, wanted)
     before, begun = len(cluster.log), [*cluster.begun]
     assert "Not confirmed: it is the best of 3" in compared(tmp_path / "set")["sentence"]
@@ -152,24 +142,23 @@ def test_the_bound_of_a_set_holds_for_what_confirms_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_controller_that_is_killed_at_any_call_confirms_once(tmp_path: Path) -> None:
-    wanted = spec(RATES, SHORT, limits=Limits(2), **HALVING)
+@pytest.mark.parametrize("settings", [(), (TWO,)])
+def test_a_controller_that_is_killed_at_any_call_confirms_once(
+    tmp_path: Path, settings: tuple[str, ...]
+) -> None:
+    learners = 1 + len(settings)
+    wanted = spec(RATES, SHORT, *settings, limits=Limits(2 * learners), **HALVING)
     ended = searched(tmp_path / "ended", wanted)
-    before, begun = ended.calls, [*ended.begun]
+    begun = [*ended.begun]
     fresh = confirmed(wanted, tmp_path / "ended/set", seeds=1)
-    whole = copied(ended, tmp_path / "whole")
-    follow(whole, fresh, fresh=2)
-    calls, sentence = whole.log[before:], compared(tmp_path / "whole/set")["sentence"]
+    left = kills(ended, lambda: follow(ended, fresh, fresh=2), tmp_path / "killed")
+    sentence = compared(tmp_path / "ended/set")["sentence"]
     assert sentence.startswith("On seeds that did not choose it: lr=0.002")
-    assert len([call for call in calls if "APPLY StatefulSet" in call]) == 2
-    for number, call in enumerate(calls, before + 1):
-        for after in (False, True)[: 1 + call.startswith(("APPLY", "DEL"))]:
-            folder = tmp_path / f"{number}-{after}"
-            cluster = copied(ended, folder)
-            cluster.kill = number, after
-            follow(cluster, fresh, fresh=2)
-            assert cluster.kill is None, "it was killed"
-            assert cluster.most <= 2
-            assert cluster.begun[: len(begun)] == begun
-            assert sorted(cluster.begun[len(begun) :]) == sorted(confirming(folder / "set"))
-            assert compared(folder / "set")["sentence"] == sentence, f"killed at {call}"
+    assert len(left) > 20
+    for cluster in left:
+        follow(cluster, fresh, fresh=2)
+        assert cluster.most <= 2 * learners
+        assert cluster.begun[: len(begun)] == begun
+        assert sorted(cluster.begun[len(begun) :]) == sorted(confirming(cluster.folder / "set"))
+        found = compared(cluster.folder / "set")["sentence"]
+        assert found == sentence, f"killed {cluster.folder.name}"

@@ -11,7 +11,6 @@ import pytest
 from seedbed.runs.evaluations import append_evaluation
 from seedbed.runs.served_files import BEST_FILE
 from seedbed.runtime.exit_codes import ConfigError
-from seedbed.services.sets.book import Book
 from seedbed.services.sets.spec import Spec
 from seedbed.sets.ends import read_ends
 from seedbed.sets.folder import read_members
@@ -19,7 +18,6 @@ from seedbed.sets.needs import Limits
 from tests.support.set_cluster import (
     RATE,
     STEP_S,
-    Killed,
     SetCluster,
     controller,
     spec,
@@ -467,52 +465,3 @@ def test_a_run_whose_volume_is_freed_never_begins_anew(cluster: SetCluster, tmp_
     waiting = [row for row in cluster.rows.values() if row["state"] == "waiting"]
     assert len(waiting) == 3
     assert all("its volumes are freed" in row["reason"] for row in waiting)
-
-
-def story(folder: Path, wanted: Spec, kill: tuple[int, bool] | None, stale_s: float) -> SetCluster:
-    """Train a set whose controller is killed at a call, and started again; it frees volumes."""
-    cluster = SetCluster(folder)
-    cluster.stale_s, cluster.kill = stale_s, kill
-    path = folder / "set"
-
-    def notes(run: str) -> None:
-        assert is_home(cluster, path, run)
-
-    cluster.freed = notes
-    one = controller(cluster, wanted, path, frees=True)
-    for _ in range(300):
-        try:
-            one.reconcile()
-        except Killed:
-            cluster.kill = None
-            one = controller(cluster, wanted, path, frees=True)
-            continue
-        cluster.step()
-        is_over = bool(cluster.runs_text) and all_are(cluster, "finished")
-        entries = one.book.entries.values()
-        if is_over and all(entry.volumes == "freed" for entry in entries):
-            return cluster
-    raise AssertionError(
-        f"killed at {kill}: {cluster.rows}, {Book.read(path / 'set/cluster.json')}"
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stale_s", [0.0, 30.0])
-def test_a_controller_that_is_killed_at_any_call_starts_nothing_twice_and_forgets_nothing(
-    tmp_path: Path, stale_s: float
-) -> None:
-    wanted = spec("learner.optimizer.learning_rate=1e-3,2e-3", SHORT, limits=Limits(1))
-    calls = story(tmp_path / "whole", wanted, None, stale_s).log
-    assert len(calls) > 50
-    assert len([call for call in calls if "DELETE PersistentVolumeClaim" in call]) == 2
-    for number in range(1, len(calls) + 1, 4 if stale_s else 1):
-        # A call that changes nothing is the same before and after.
-        for after in (False, True)[: 1 + calls[number - 1].startswith(("APPLY", "PATCH", "DEL"))]:
-            folder = tmp_path / f"{number}-{after}"
-            cluster = story(folder, wanted, (number, after), stale_s)
-            names = [run.name for run in wanted.wanted.runs]
-            assert sorted(cluster.begun) == sorted(names), f"killed at {cluster.log[number - 1]}"
-            assert cluster.most == 1
-            assert {kind for kind, _ in cluster.objects} == {"ConfigMap"}
-            assert not claims(cluster), "and each was deleted once all was home"

@@ -15,7 +15,7 @@ from seedbed.runs.served_files import BEST_FILE
 from seedbed.sets.folder import read_members
 from seedbed.sets.needs import Limits
 from seedbed.sets.runs import load_runs
-from tests.support.set_cluster import RATE, STEP_S, Killed, SetCluster, controller, spec, until
+from tests.support.set_cluster import RATE, STEP_S, SetCluster, controller, spec, until
 
 LR = "learner.optimizer.learning_rate=1e-3,2e-3"
 TWO = "gossip.replicas=2"
@@ -198,45 +198,3 @@ def test_a_person_is_shown_what_one_machine_would_show(
     assert "4 runs: 4 finished" in found[0]
     assert "100.5" in found[0]
     assert "each of 2 learners" in (folder / "runs" / member.name / "summary.json").read_text()
-
-
-def story(folder: Path, kill: tuple[int, bool] | None) -> SetCluster:
-    """Train a set whose controller is killed at a call, and started again; it frees volumes."""
-    wanted = spec(LR, TWO, STOP, limits=Limits(3))
-    cluster, path = SetCluster(folder), folder / "set"
-    cluster.kill = kill
-
-    def notes(run: str) -> None:
-        # The other's may be gone already.
-        ranks = [int(claim.rpartition("-")[2]) for claim in cluster.claims_of[run]]
-        assert all(is_home(cluster, path, run, rank) for rank in ranks)
-        assert len(list(path.glob(f"runs/{run}/learner-*/{BEST_FILE}"))) == 2
-        assert (path / "runs" / run / "summary.json").exists()
-
-    cluster.freed = notes
-    one = controller(cluster, wanted, path, frees=True)
-    for _ in range(200):
-        try:
-            one.reconcile()
-        except Killed:
-            cluster.kill = None
-            one = controller(cluster, wanted, path, frees=True)
-            continue
-        cluster.step()
-        is_over = bool(cluster.runs_text) and all_are(cluster, "finished")
-        if is_over and all(entry.volumes == "freed" for entry in one.book.entries.values()):
-            assert cluster.most == 2
-            return cluster
-    raise AssertionError(f"killed at {kill}: {cluster.rows}, {one.errors}")
-
-
-@pytest.mark.slow
-def test_a_controller_that_is_killed_at_any_call_forgets_no_learner(tmp_path: Path) -> None:
-    calls = story(tmp_path / "whole", None).log
-    assert len([call for call in calls if "DELETE PersistentVolumeClaim" in call]) == 4
-    for number in range(1, len(calls) + 1, 4):
-        # A call that changes nothing is the same before and after.
-        for after in (False, True)[: 1 + calls[number - 1].startswith(("APPLY", "PATCH", "DEL"))]:
-            cluster = story(tmp_path / f"{number}-{after}", (number, after))
-            assert len(cluster.begun) == 2, f"killed at {cluster.log[number - 1]}"
-            assert not any(cluster.claims_of.values())
