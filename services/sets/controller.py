@@ -21,7 +21,7 @@ from seedbed.deploy.obstacles import time_of
 from seedbed.runs.layout import learner_directories
 from seedbed.runs.served_files import BEST_FILE
 from seedbed.runtime.exit_codes import SeedbedError
-from seedbed.runtime.text import counted, printable
+from seedbed.runtime.text import counted, finite, printable
 from seedbed.services.cost.parts import succeeds
 from seedbed.services.sets.api import Pod, Refused
 from seedbed.services.sets.book import Book, Entry, Outcome
@@ -254,7 +254,11 @@ class SetController:
             self.book.save()
 
     def _read_run_state(self, name: str) -> None:
-        self._run_states[name] = self._api.run_state(name) or {}
+        state = self._api.run_state(name) or {}
+        if (finite(state.get("unixTime")) or 0.0) < self.book.of(name).begun:
+            # An end of before: its meter, once it has come, compares the goal of then with its own.
+            state = {key: text for key, text in state.items() if key != "finished"}
+        self._run_states[name] = state
 
     def _book_dollars(self, name: str, entry: Entry) -> None:
         """Note what a run has cost until now, by its meter's last save and rate."""

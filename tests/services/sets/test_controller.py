@@ -451,6 +451,28 @@ def test_checkpoints_at_a_url_are_home(cluster: SetCluster, tmp_path: Path) -> N
     until(cluster, one, lambda: not claims(cluster))
 
 
+def test_an_end_of_before_ends_no_run_whose_meter_comes_late(
+    cluster: SetCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a later stop a run goes on; until its meter is there, its state has the earlier end."""
+    one = controller(cluster, spec(LR, SHORT, limits=Limits(1)), tmp_path / "set")
+    until(cluster, one, lambda: all_are(cluster, "finished"))
+    begun = len(cluster.begun)
+    with monkeypatch.context() as late:
+        late.setattr(SetCluster, "_meter", lambda *_: None)
+        later = spec(LR, "stop.env_frames=400000", limits=Limits(1))
+        one = controller(cluster, later, tmp_path / "set")
+        until(cluster, one, lambda: one.book.up())
+        for _ in range(30):
+            one.reconcile()
+            cluster.step()
+        assert [entry.phase for entry in one.book.up().values()] == ["awake"]
+    until(cluster, one, lambda: all_are(cluster, "finished") and not one.book.up())
+    assert len(cluster.begun) == 2 * begun
+    ends = (tmp_path / "set/runs").glob("*/summary.json")
+    assert [json.loads(end.read_text())["env_frames"] for end in ends] == [400_000] * begun
+
+
 def test_a_run_whose_volume_is_freed_never_begins_anew(cluster: SetCluster, tmp_path: Path) -> None:
     one = controller(cluster, spec(LR, SHORT), tmp_path / "set", frees=True)
     until(cluster, one, lambda: all_are(cluster, "finished") and not claims(cluster))
