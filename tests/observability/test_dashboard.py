@@ -11,8 +11,9 @@ import shutil
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,49 +40,61 @@ LABELS = {"namespace": "rl", "experiment": "short"}
 KEPT = {"namespace": "rl", "experiment": "kept"}
 
 
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, list[Any]]]:
-    """A run with replay shards, and what is to be scraped of it."""
-    folder = tmp_path_factory.mktemp("kept")
-    port, *metrics = (free_port() for _ in range(3))
-    made = [ShardProcess(folder / f"shard{i}", 5_000) for i in range(2)]
-    try:
-        for shard, its in zip(made, metrics, strict=True):
+class Kept:
+    """A run with two replay shards.
+
+    Attributes:
+        targets: what is to be scraped of it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._port, *metrics = (free_port() for _ in range(3))
+        self._shards = [ShardProcess(folder / f"shard{i}", 5_000) for i in range(2)]
+        for shard, its in zip(self._shards, metrics, strict=True):
             shard.metrics_port = its
-            shard.start()
-        (folder / "experiment.yaml").write_text(
-            "name: kept\nenvironment: {id: CartPole-v1}\nagent: dqn\nactor: {envs_per_group: 4}\n"
-            f"learner: {{network: mlp, frame_stack: 1, unroll_length: 1, batch_size: 8, "
-            f"metrics_port: {port}, replay: {{storage: remote, min_size: 50, ratio: 1, "
-            f"priority_exponent: {ALPHA}, shards: {[shard.address for shard in made]}}}}}\n"
-            "logging: {interval_s: 0.5}\n"
-        )
-        train = Process(folder / "train", "train", str(folder / "experiment.yaml"),
-                        "--run-dir", str(folder / "run"))  # fmt: skip
-        targets = [
-            {"targets": [f"127.0.0.1:{port}"], "labels": {**KEPT, "role": "learner"}},
+        self.targets: list[Any] = [
+            {"targets": [f"127.0.0.1:{self._port}"], "labels": {**KEPT, "role": "learner"}},
             *(
                 {"targets": [f"127.0.0.1:{its}"],
                  "labels": {**KEPT, "role": "replay", "pod": f"kept-replay-{i}"}}
                 for i, its in enumerate(metrics)
             ),
         ]  # fmt: skip
+
+    @contextmanager
+    def training(self) -> Iterator[Process]:
         try:
-            yield train, targets
+            for shard in self._shards:
+                shard.start()
+            shards = [shard.address for shard in self._shards]
+            (self._folder / "experiment.yaml").write_text(
+                "name: kept\nenvironment: {id: CartPole-v1}\nagent: dqn\n"
+                "actor: {envs_per_group: 4}\n"
+                "learner: {network: mlp, frame_stack: 1, unroll_length: 1, batch_size: 8, "
+                f"metrics_port: {self._port}, replay: {{storage: remote, min_size: 50, ratio: 1, "
+                f"priority_exponent: {ALPHA}, shards: {shards}}}}}\n"
+                "logging: {interval_s: 0.5}\n"
+            )
+            train = Process(
+                self._folder / "train", "train", str(self._folder / "experiment.yaml"),
+                "--run-dir", str(self._folder / "run"),
+            )  # fmt: skip
+            try:
+                yield train
+            finally:
+                train.popen.terminate()
+                train.wait()
         finally:
-            train.popen.terminate()
-            train.wait()
-    finally:
-        for shard in made:
-            shard.end()
+            for shard in self._shards:
+                shard.end()
 
 
 @pytest.fixture(scope="module")
-def prometheus(
-    tmp_path_factory: pytest.TempPathFactory, kept: tuple[Process, list[Any]]
-) -> Iterator[str]:
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Its address, once it has scraped runs with actors, updates, episodes and an evaluation."""
     folder = tmp_path_factory.mktemp("prometheus")
+    kept = Kept(tmp_path_factory.mktemp("kept"))
     learner, actor, cost = free_port_pair(), free_port_pair(), free_port()
     (folder / "experiment.yaml").write_text(
         "name: short\nenvironment: {id: CartPole-v1}\n"
@@ -90,7 +103,7 @@ def prometheus(
         f"{learner}, checkpoint: {{every_s: 1}}}}\n"
         "gossip: {distance_every: 10}\n"
         "stop: {dollars: 1000}\n"
-        "evaluation: {every_frames: 2000, episodes: 2, at_end: false}\n"
+        "evaluation: {every_frames: 500, episodes: 2, at_end: false}\n"
         "logging: {interval_s: 0.5}\n"
     )
     train = Process(
@@ -127,18 +140,20 @@ def prometheus(
                 ("cost", cost, 1),
             )
         ]
-        + [{"job_name": "kept", "static_configs": kept[1]}],
+        + [{"job_name": "kept", "static_configs": kept.targets}],
     }
     server = Prometheus(folder, config)
     address = server.address
     try:
-        _wait(lambda: ask(address, "seedbed_evaluations_total > 0"), train, "an evaluation")
         _wait(lambda: ask(address, "increase(seedbed_env_frames_total[5s]) > 0"), train, "frames")
         distances = "count(seedbed_gossip_distance) == 2"
         _wait(lambda: ask(address, distances), train, "distances")
+        _wait(lambda: ask(address, "seedbed_evaluations_total > 0"), train, "an evaluation")
         drawn = "min(increase(seedbed_replay_shard_samples_total[5s])) > 0"
-        _wait(lambda: ask(address, drawn), kept[0], "both shards are drawn from")
-        yield address
+        # Begun only now: two runs that start at once starve the evaluation of the first.
+        with kept.training() as beside:
+            _wait(lambda: ask(address, drawn), beside, "both shards are drawn from")
+            yield address
     finally:
         stopping.set()
         looking.join()
