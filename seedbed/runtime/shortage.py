@@ -14,11 +14,13 @@ _T = TypeVar("_T")
 
 # A file is open while the name of another one is written; the others are for other threads.
 _SPARE = 4
-_NO_ROOM = "free or enlarge the volume"
+_ROOM = "free or enlarge the volume"
+# Errors of a volume on which nothing can be written, until somebody makes room.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 _CURES = {
-    errno.ENOSPC: _NO_ROOM,
-    errno.EDQUOT: f"{_NO_ROOM}, or its quota",
-    errno.EFBIG: f"no file may become that large here: raise the limit (ulimit -f), or {_NO_ROOM}",
+    errno.ENOSPC: _ROOM,
+    errno.EDQUOT: f"{_ROOM}, or its quota",
+    errno.EFBIG: f"no file may become that large here: raise the limit (ulimit -f), or {_ROOM}",
     errno.EROFS: "the volume is read-only: mount it for writing, or name another directory",
     errno.EMFILE: "this process has too many files and connections open: raise its limit "
     "(ulimit -n), and see which clients hold idle connections",

@@ -86,10 +86,12 @@ class Book:
     Attributes:
         file: The file.
         entries: Entries by the names of the runs.
+        unsaved: Why the file does not have them; "" where it does.
     """
 
     file: Path
     entries: dict[str, Entry] = field(default_factory=dict)
+    unsaved: str = ""
 
     @staticmethod
     def read(file: Path) -> "Book":
@@ -120,4 +122,9 @@ class Book:
             OSError: It cannot be written.
         """
         found = {name: asdict(entry) for name, entry in self.entries.items()}
-        atomic_write(self.file, json.dumps(found) + "\n")
+        try:
+            atomic_write(self.file, json.dumps(found) + "\n")
+        except OSError as error:
+            self.unsaved = error.strerror or str(error)
+            raise
+        self.unsaved = ""

@@ -107,13 +107,8 @@ class SetController:
         self.limits = spec.limits
         self._frees_volumes = frees_volumes
         self._refusal = ""
-        try:
-            write_set(folder, spec.wanted)
-            if spec.fresh is not None:
-                write_set(folder, spec.fresh, confirms=True)
-        except SeedbedError as error:  # other settings: the runs of before go on
-            self._refusal = str(error)
-            log.error("the set is not changed: %s", error)
+        self._unwritten = ""
+        self._write_set()
         self.book = Book.read(folder / "set" / "cluster.json")
         self.admission = Admission(
             folder,
@@ -149,9 +144,15 @@ class SetController:
 
         A call that fails is made again in the next round.
         """
+        if self._unwritten:
+            self._write_set()
+        if self.book.unsaved:
+            self._try("folder", self.book.save)
         self._try("folder", self._read_members)
         self._try("secrets", self._keep_secrets)
         known = self._try("state", self._read_state)
+        if self._state.get("retry") == "failed":
+            self._try("state", self._retry)
         self._has_pods = self._try("pods", self._read_pods)
         for name, entry in self.book.up().items():
             self._try("state", partial(self._read_run_state, name))
@@ -182,7 +183,17 @@ class SetController:
         """Why no other run starts; empty where nothing but the limits is in the way."""
         if reason := self._state.get("paused"):
             return f"paused: {reason}"
-        return self.ended_by or self._refusal or self.admission.brake or self.admission.bound
+        other = self._refusal or self.admission.brake or self.admission.bound
+        return self.ended_by or self.shortage or other
+
+    @property
+    def shortage(self) -> str:
+        """Why nothing can be written here, with what to do; empty where it can."""
+        why = self._unwritten or self.book.unsaved or self._visits.shortage
+        return why and (
+            f"no room on the controller's volume ({why}): enlarge it (--set "
+            "set.persistence.size=20Gi, or the claim that the controller mounts)"
+        )
 
     @property
     def dollars_per_hour(self) -> float:
@@ -220,6 +231,20 @@ class SetController:
         """Return whether a run has failed, and no other try is asked for."""
         return has_failed(member) and not self.book.of(member.name).retries
 
+    def _write_set(self) -> None:
+        """Write the set into its folder; without room for it, the next round does."""
+        self._refusal = self._unwritten = ""
+        try:
+            write_set(self._folder, self._spec.wanted)
+            if self._spec.fresh is not None:
+                write_set(self._folder, self._spec.fresh, confirms=True)
+        except SeedbedError as error:  # other settings: the runs of before go on
+            log.error("the set is not changed: %s", error)
+            if isinstance(error.__cause__, OSError):
+                self._unwritten = error.__cause__.strerror or str(error)
+            else:
+                self._refusal = str(error)
+
     # --- what is read ------------------------------------------------
 
     def _read_members(self) -> None:
@@ -227,8 +252,6 @@ class SetController:
 
     def _read_state(self) -> None:
         self._state = self._api.state()
-        if self._state.get("retry") == "failed":
-            self._retry()
 
     def _retry(self) -> None:
         """Let the runs that have failed start again, and let the brake go."""
@@ -316,7 +339,7 @@ class SetController:
             log.info("%s: each run ends with a last checkpoint", exceeded)
         self.ended_by = exceeded
         reason = self._state.get("paused", "")
-        used = Limits()
+        used, before = Limits(), _ending(self.book)
         for name, entry in sorted(self.awake.items(), key=lambda item: item[1].begun):
             if entry.phase not in ("learner", "awake"):
                 used = used.plus(entry.needs)
@@ -330,16 +353,22 @@ class SetController:
             elif over := _beyond(self.limits, used.plus(entry.needs)):
                 self._begin_end(name, "limit", f"it is one more than {over}")
             used = used.plus(entry.needs)
+        if _ending(self.book) > before:
+            self.book.save()  # of all: each ends, also where there is no room for it
 
     def _begin_end(self, name: str, end: Outcome, why: str) -> None:
         log.info("%s ends: %s", name, why)
         entry = self.book.of(name)
         entry.phase, entry.end, entry.why = "ending", end, why
-        self.book.save()
 
     def _step(self, name: str) -> None:
-        """Do the next step of a run."""
+        """Do the next step of a run.
+
+        What is not in the book is neither made nor deleted.
+        """
         entry = self.book.of(name)
+        if self.book.unsaved and entry.phase in ("starting", "learner", "leaving"):
+            return
         if entry.phase == "starting":
             self._apply(name, entry)
         elif entry.phase == "learner":
@@ -366,6 +395,7 @@ class SetController:
             else:
                 self._keep_pause(name, reason)
                 self._begin_end(name, "paused", reason)
+                self.book.save()
         elif self._has_pods and (refusal := self._refusal_of(name, entry)):
             self._begin_leave(name, "refused", refusal)
 
@@ -382,6 +412,11 @@ class SetController:
         elif reason.startswith("stop.dollars") and self.book.of(name).budget:
             self._begin_leave(name, "bound", reason)
         elif self._now() - self._finished.setdefault(name, self._now()) >= _ROWS_S:
+            if self.shortage:
+                self.book.of(name).retries = True  # it resumes at its end, to be read again
+                text = "finished, and for want of room its last rows did not come home"
+                self._begin_leave(name, "refused", text)
+                return
             self._join(name, is_over=True)  # without a learner that its meter did not wait for
             if self._members[name].is_finished:
                 self._begin_leave(name, "finished", reason)
@@ -500,7 +535,7 @@ class SetController:
 
     def _free_some(self) -> None:
         """Delete the volumes of runs that are over and have all that is to be kept at home."""
-        if not self._frees_volumes:  # and may delete none
+        if not self._frees_volumes or self.book.unsaved:  # and may delete none
             return
         for name, row in self.page.rows.items():
             entry, member = self.book.of(name), self._members[name]
@@ -525,6 +560,8 @@ class SetController:
     def _admit(self) -> None:
         """Start runs while the limits and the bound have room for them."""
         if self._state.get("paused") or self.ended_by or self._refusal or self.admission.brake:
+            return
+        if self.shortage:
             return
         self.admission.bound = ""  # of a run that may have started since
         starts = 0
@@ -559,7 +596,11 @@ class SetController:
         entry.has_come = False
         entry.budget = self._budget_of(entry, running)
         entry.learners, entry.actors, entry.gpus = needs
-        self.book.save()
+        try:
+            self.book.save()
+        except OSError:
+            entry.phase = "waiting"
+            raise
         self.admission.begin(member)
         log.info("%s begins (%s)", member.name, place)
         self._step(member.name)
@@ -664,6 +705,10 @@ def _status_urls(objects: Iterable[Mapping[str, Any]]) -> list[str]:
         for argument in container.get("args", [])
         if argument.startswith(option)
     ]
+
+
+def _ending(book: Book) -> int:
+    return sum(entry.phase == "ending" for entry in book.up().values())
 
 
 def _beyond(limits: Limits, wanted: Limits) -> str:

@@ -3,8 +3,8 @@
 Attributes:
     runs: Runs by state.
     held: 1 where something keeps the runs that wait from starting, beside the limits: a person's
-        `pause`, the `budget` (no other run fits, with nothing awake), `failures` that are alike, or
-        `settings` that the set refuses.
+        `pause`, the `budget` (no other run fits, with nothing awake), want of `room` on the
+        controller's volume, `failures` that are alike, or `settings` that the set refuses.
     frames: Emulator frames of all runs together.
     dollars: US dollars of all runs together.
     dollars_per_hour: US dollars an hour that the awake runs cost.
@@ -41,7 +41,7 @@ STATES = (
     *("finished", "failed", "diverged", "pruned"),
 )
 _OPEN = STATES[:6]  # these go on
-HOLDS = ("pause", "budget", "failures", "settings")
+HOLDS = ("pause", "budget", "room", "failures", "settings")
 ERROR_PARTS = ("secrets", "state", "pods", "rows", "folder", "end", "runs", "volumes", "admission")
 
 METRICS = documented(
@@ -96,6 +96,8 @@ class SetMetrics:
             found = "pause"
         elif of.ended_by:
             found = "budget"
+        elif of.shortage:
+            found = "room"
         elif holds == of.admission.brake:
             found = "failures" if holds else ""
         elif holds != of.admission.bound:

@@ -12,6 +12,7 @@ from seedbed.runs.layout import learner_directories, learner_directory
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.runtime.files import atomic_write, read_object
 from seedbed.runtime.http import get_json
+from seedbed.runtime.shortage import NO_ROOM
 from seedbed.runtime.text import printable
 from seedbed.runtime.tokens import Role, Tokens
 from seedbed.sets.remote_rows import TIMEOUT_S, RowsReader
@@ -89,6 +90,7 @@ class Visits:
         self._known: dict[Path, Learner] = {}  # by their folders
         self._open: dict[Path, Future[None]] = {}
         self._told: dict[Path, str] = {}  # why a learner is not read, as last logged
+        self._short: dict[Path, str] = {}  # why its copies cannot be written
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="rows")
 
     def visit(self, urls: Mapping[str, Sequence[str]]) -> None:
@@ -129,6 +131,12 @@ class Visits:
             self._known.pop(folder)
             self._open.pop(folder)
             self._told.pop(folder, None)
+            self._short.pop(folder, None)
+
+    @property
+    def shortage(self) -> str:
+        """Why a copy cannot be written; empty where each can."""
+        return next(iter(list(self._short.values())), "")
 
     def _run(self, name: str) -> Path:
         return self._folder / "runs" / name
@@ -140,7 +148,10 @@ class Visits:
             status["rows_read"] = is_read or _was_read(folder, status)
             atomic_write(folder / "status.json", json.dumps(status) + "\n")
             self._told.pop(folder, None)
+            self._short.pop(folder, None)
         except (OSError, ValueError, SeedbedError) as error:
+            if isinstance(error, OSError) and error.errno in NO_ROOM:
+                self._short[folder] = error.strerror or str(error)
             why = printable(str(error))[:200]
             if self._told.get(folder) != why:  # each round finds it again, while a learner starts
                 self._told[folder] = why
