@@ -136,12 +136,15 @@ def _refusal(wanted: ResolvedSet) -> str:
         return "the last rung is stop.env_frames, which is not set"
     if first >= stop.env_frames:
         return f"the first rung must be below stop.env_frames, {stop.env_frames:,}"
-    batch = max(
-        run.experiment.learner.batch_size * run.experiment.learner.unroll_length
-        for run in wanted.runs
-    )
-    if first < batch:
-        return f"the first rung must hold one batch, which has at least {batch:,} frames"
+    batches = [
+        one.learner.batch_size * one.learner.unroll_length * one.gossip.replicas
+        for one in (run.experiment for run in wanted.runs)
+    ]
+    if first < (least := max(batches)):
+        return (
+            "the first rung must hold one batch of each learner of a run, together at least "
+            f"{least:,} frames"
+        )
     if wanted.settings < 2:
         return "there is one setting, and a ranking takes two: name values of an axis (--set)"
     ends = [name for name in _OTHER_STOPS if getattr(stop, name)]
