@@ -38,7 +38,7 @@ def _totals(wanted: ResolvedSet, frames: str) -> str:
     seeds = len({run.seed for run in runs})
     words = [
         f"set {wanted.name}: {counted(len(runs), 'run')}, {counted(settings, 'setting')} with "
-        f"{counted(seeds, 'seed')} each",
+        f"{counted(seeds, 'seed')}{' each' if settings > 1 else ''}",
         frames,
     ]
     dollars = [run.experiment.stop.dollars for run in runs]
@@ -99,7 +99,8 @@ def to_go(
             lengths.note(run.name, run.experiment, member.frames)
         elif not is_left:
             going.append((run.experiment, member.frames))
-    left, count = sum(lengths.left(*one, going) for one in going), len(going)
+    begun = [one for one in going if one[1]]
+    left, count = sum(lengths.left(*one, begun) for one in going), len(going)
     words = f"to go: {counted(count, 'run')}, {si_number(left)} frames"
     if found is None:
         return f"{words}; time and dollars are measured by the first one that trains"
