@@ -227,7 +227,8 @@ def _row(
         row["times"] = {
             unit: never if r.state in LOST else _reach(r, target, by_evaluations)
             for unit, r in found.items()
-            if r.state in (*_ENDED, *LOST)
+            # One that lacks its last evaluation alone has told how many frames it took.
+            if r.state in (*_ENDED, *LOST) or (r.stop_reason and not by_evaluations)
         }
     row["draws"] = draws(found, row["finals"])
     return row

@@ -126,6 +126,25 @@ class Member:
     def has_met(self, experiment: Experiment) -> bool:
         """Return whether the run has met a stop condition, and has its last evaluation."""
         summary = self.summary()
+        if not self._has_ended(summary, experiment):
+            return False
+        if not experiment.evaluation.at_end:
+            return True
+        evaluation = summary.get("evaluation") or {}
+        # The evaluation of several learners is of their average or their best.
+        several = bool(evaluation) and "learners" in summary
+        return several or evaluation.get("updates", -1) == summary.get("updates")
+
+    @property
+    def lacks_evaluation(self) -> str:
+        """The stop condition that the run has met, where its last evaluation is missing; or ""."""
+        summary = self.summary()
+        if self.is_finished or not self._has_ended(summary, self.experiment):
+            return ""
+        return str(summary.get("stop_reason") or "")
+
+    def _has_ended(self, summary: Mapping[str, Any], experiment: Experiment) -> bool:
+        """Return whether a run with such a summary has met a stop condition."""
         if not summary:
             return False
         try:
@@ -136,14 +155,7 @@ class Member:
             return False
         # One that a person has trained beyond the stop of the set has met it.
         is_behind = 0 < experiment.stop.env_frames <= summary.get("env_frames", 0)
-        if self.rung is None and stored.stop != experiment.stop and not is_behind:
-            return False
-        if not experiment.evaluation.at_end:
-            return True
-        evaluation = summary.get("evaluation") or {}
-        # The evaluation of several learners is of their average or their best.
-        several = bool(evaluation) and "learners" in summary
-        return several or evaluation.get("updates", -1) == summary.get("updates")
+        return self.rung is not None or stored.stop == experiment.stop or is_behind
 
     @property
     def goes_to_end(self) -> bool:

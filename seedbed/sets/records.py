@@ -110,9 +110,9 @@ def read_record(
     summary, status = read_object(path / "summary.json"), read_object(path / "status.json")
     counters = summary or dict(status.get("counters") or {})
     state = run_state(member_of(path, rung), summary, status)
+    reason = str(summary.get("stop_reason") or "") if state == "finished" else ""
     if state == "finished" and experiment.evaluation.at_end and not summary.get("evaluation"):
         state = "unfinished"
-    reason = str(summary.get("stop_reason") or "") if state == "finished" else ""
     rows = _rows(path, summary, settings["gossip.replicas"] > 1)
     evaluations = tuple(map(_evaluation, rows))
     if evaluations and not math.isfinite(evaluations[-1].mean) and state == "finished":

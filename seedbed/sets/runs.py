@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from seedbed.runs.found import runs_below
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
+from seedbed.runtime.text import counted
 from seedbed.sets.code import code_names
 from seedbed.sets.comparison import compare
 from seedbed.sets.folder import confirming, is_set, read_members
@@ -23,10 +24,14 @@ class Runs:
     Attributes:
         records: One of each run.
         left_out: Why further runs could not be read, a line each.
+        to_begin: How many further runs of the sets have not begun.
     """
 
-    def __init__(self, records: Sequence[Record], left_out: Sequence[str] = ()) -> None:
+    def __init__(
+        self, records: Sequence[Record], left_out: Sequence[str] = (), to_begin: int = 0
+    ) -> None:
         self.records, self.left_out = tuple(records), tuple(left_out)
+        self.to_begin = to_begin
 
     def __len__(self) -> int:
         return len(self.records)
@@ -81,6 +86,8 @@ class Runs:
         words = [by] if isinstance(by, str) else by
         result = compare(self.records, keys_named(words), score, at)
         result["notes"] += self.left_out
+        if self.to_begin:
+            result["sentence"] += f" Not begun: {counted(self.to_begin, 'run')}."
         return result
 
     def best(self, by: str | Sequence[str] = ()) -> dict[str, Any]:
@@ -116,9 +123,11 @@ def load_runs(*paths: str | Path) -> Runs:
     Raises:
         SeedbedError: RUN_DIRECTORY, there is no run, or none that can be read.
     """
+    to_begin: dict[Path, int] = {}
     for path in map(Path, paths):
         members = read_members(path) if is_set(path) else []
-        if members and not any(member.has_begun for member in members):
+        to_begin[path.resolve()] = missing = sum(not member.has_begun for member in members)
+        if members and missing == len(members):
             raise RunDirectoryError(
                 f"no run of {path} has begun, of {len(members)}: `seedbed sweep {path}` begins them"
             )
@@ -137,4 +146,4 @@ def load_runs(*paths: str | Path) -> Runs:
             if len(left_out) == len(found) - 1:
                 raise
             left_out.append(f"left out: {str(error).splitlines()[0]}")
-    return Runs(records, left_out)
+    return Runs(records, left_out, sum(to_begin.values()))

@@ -81,6 +81,11 @@ class Page:
             if name in awake
         }
 
+    @property
+    def is_told(self) -> bool:
+        """Whether the set's state is what this controller has found."""
+        return self._saved_at > 0
+
     def reread(self, name: str) -> None:
         """Read the state of a run anew, though the run is over."""
         self._ended.pop(name, None)
@@ -184,13 +189,19 @@ class Page:
         if member.is_finished:
             if not member.goes_to_end:
                 return "at its rung", entry.why
-            return "finished", _joined(entry.why, self._of.kept_for(member))
+            # A bound or a pause that came during the last evaluation has ended nothing.
+            own = entry.why if entry.end == "finished" else ""
+            own = own or str(member.summary().get("stop_reason") or "")
+            return "finished", _joined(printable(own), self._of.kept_for(member))
         if reason := self._of.paused(member.name):
             return "paused", reason
         if entry.volumes:
             return "waiting", "its volumes are freed, and with them what it would go on from"
-        refused = entry.why if entry.end == "refused" else ""
-        return "waiting", refused
+        if entry.end == "refused":
+            return "waiting", entry.why
+        if reached := member.lacks_evaluation:
+            return "waiting", f"for its last evaluation, having met {printable(reached)}"
+        return "waiting", ""
 
 
 def _joined(*words: str) -> str:

@@ -19,10 +19,12 @@ from seedbed.cli.main import main
 from seedbed.config.load import dump_experiment, load_experiment
 from seedbed.runs.evaluations import append_evaluation
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.sets.folder import read_members
+from seedbed.sets.folder import read_members, write_set
 from seedbed.sets.records import read_record
+from seedbed.sets.resolve import resolve
 from seedbed.sets.states import member_of
 from seedbed.sets.stopped import mark_stopped
+from seedbed.sets.sweep import read_sweep
 
 LR = "learner.optimizer.learning_rate"
 SIZE = "learner.batch_size"
@@ -172,6 +174,15 @@ def test_runs_that_end_at_a_score_are_compared_by_their_frames(
     assert fast["final"] is None, "runs of unlike lengths have no finals"
     assert any("ended at a score: finals of runs of different lengths" in x for x in found["notes"])
     assert "reaches a mean return of 475 in 103 frames (median of 5 seeds)" in found["sentence"]
+    # Of one whose last evaluation was cut off, the frames to the score are known all the same.
+    cut = tmp_path / "runs" / "fast-s1" / "summary.json"
+    whole = cut.read_text()
+    cut.write_text(json.dumps({**json.loads(whole), "evaluation": None}))
+    again = compared(capsys, tmp_path)["groups"][0]
+    assert (again["states"], again["to_score"]["reached"]) == (
+        {"unfinished": 1, "finished": 4}, 5,
+    )  # fmt: skip
+    cut.write_text(whole)
     # A score of evaluations that no training has ended by.
     other = compared(capsys, tmp_path, "--score", "450")
     assert other["groups"][0]["label"] == "lr=0.01"
@@ -649,6 +660,22 @@ def test_status_and_comparison_tell_the_same_states(
     head, row = page(capsys, folder).split("\n\n")[1].splitlines()
     assert head.split()[:7] == ["setting", "seeds", "failed", "diverged", "stopped", "to", "go"]
     assert row.split()[2:9] == ["1", "of", "5", "1", "1", "1", "1"], "one setting, 1 of 5 finished"
+
+
+def test_runs_that_have_not_begun_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "lab"
+    sweep = read_sweep("cartpole-vtrace", [f"{LR}=1e-3,1e-2"], {"seeds": 3, "name": "lab"})
+    write_set(folder, resolve(sweep, "a sweep"))
+    first, *_ = read_members(folder)
+    record(folder, first.name, *(f"{key}={value}" for key, value in first.values.items()))
+    for named in (folder, tmp_path / "." / "lab"):
+        found = compared(capsys, named)
+        assert found["runs"] == 1
+        assert found["sentence"].endswith(" Not begun: 5 runs.")
+    one = compared(capsys, folder / "runs" / first.name)
+    assert "Not begun" not in one["sentence"]
 
 
 def test_unfinished_runs_are_counted_and_claim_nothing(
