@@ -173,12 +173,21 @@ class SetApi:
             if not more:
                 return found
 
-    def claims(self, run: str) -> list[str]:
-        """Return the names of the PersistentVolumeClaims of a run."""
+    def claims(self, run: str, without_volume: bool = False) -> list[str]:
+        """Return the names of the PersistentVolumeClaims of a run.
+
+        Args:
+            run: The run.
+            without_volume: Only those that have never had a volume, and so have no data.
+        """
         selector = f"seedbed.dev/set={self._name},app.kubernetes.io/instance={run}"
         path = f"/api/v1/namespaces/{self._namespace}/persistentvolumeclaims"
         found = self._call("GET", path, query=[("labelSelector", selector), ("limit", "500")])
-        return [item["metadata"]["name"] for item in found["items"]]
+        return [
+            item["metadata"]["name"]
+            for item in found["items"]
+            if not without_volume or item["status"].get("phase") == "Pending"
+        ]
 
     def refusals(self) -> list[dict[str, Any]]:
         """Return the events of the namespace by which pods could not be made, the newest last."""

@@ -383,6 +383,8 @@ class SetController:
     def _judge(self, name: str, entry: Entry) -> None:
         """Let a run leave that its meter has ended or paused, or whose pods cannot be made."""
         state = self._run_states.get(name, {})
+        if not state.get("finished"):
+            self._finished.pop(name, None)
         if reason := state.get("finished"):
             self._judge_finished(name, reason)
         elif reason := state.get("paused"):
@@ -478,9 +480,16 @@ class SetController:
             return
         self._read_run_state(name)  # the bill at its end
         self._book_dollars(name, entry)
+        # A run that was refused before its meter came leaves nothing: its state has nothing in it.
+        leaves_nothing = entry.end == "refused" and not self._run_states[name]
         for kind, item, _ in kinds:
-            if item != f"{name}-state" and kind != "PersistentVolumeClaim":  # that is for people
+            if kind == "PersistentVolumeClaim":  # that is for people
+                continue
+            if leaves_nothing or item != f"{name}-state":
                 self._api.delete(kind, item)
+        if leaves_nothing and self._frees_volumes:
+            for claim in self._api.claims(name, without_volume=True):
+                self._api.delete("PersistentVolumeClaim", claim)
         self._settle(name, entry)
 
     def _settle(self, name: str, entry: Entry) -> None:

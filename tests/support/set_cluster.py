@@ -110,6 +110,7 @@ class SetCluster:
         now: Unix time, which may jump.
         clock: Monotonic time.
         claims_of: Names of the volumes' claims, by run.
+        pending: Names of claims that have no volume, by run.
         freed: Takes the name of a run whose claim is about to be deleted.
         restarts: Restarts of the present pod of a learner, by run.
         loses: Runs whose learners' files do not come home to the end.
@@ -135,6 +136,7 @@ class SetCluster:
         self.now, self.clock = 1_000_000.0, 0.0
         self.runs_text = ""
         self.claims_of: dict[str, set[str]] = {}
+        self.pending: dict[str, set[str]] = {}
         self.freed: Callable[[str], None] = lambda _: None
         self.loses: set[str] = set()
         self.score: Callable[[Experiment], float] = lambda _: 100.0
@@ -220,10 +222,9 @@ class SetCluster:
 
         self._call(f"DELETE {kind} {name}", remove)
 
-    def claims(self, run: str) -> list[str]:
-        found: list[str] = self._call(
-            f"LIST claims of {run}", lambda: sorted(self.claims_of.get(run, ()))
-        )
+    def claims(self, run: str, without_volume: bool = False) -> list[str]:
+        there = self.pending if without_volume else self.claims_of
+        found: list[str] = self._call(f"LIST claims of {run}", lambda: sorted(there.get(run, ())))
         return found
 
     def pods(self) -> list[Pod]:

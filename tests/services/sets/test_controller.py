@@ -106,6 +106,31 @@ def test_a_run_has_a_meter_that_ends_it_without_the_controller(
     assert not [pod for pod in cluster._pods() if pod.component == "learner"]
 
 
+def test_an_end_by_the_bound_during_the_last_evaluation_hides_no_reason(
+    cluster: SetCluster, tmp_path: Path
+) -> None:
+    """The run has met its stop, and its meter has not seen it: the bound comes between."""
+    wanted = spec("learner.optimizer.learning_rate=1e-3", SHORT, budget={"dollars": 1.0})
+    one = controller(cluster, wanted, tmp_path / "set")
+    (name,) = (run.name for run in wanted.wanted.runs)
+    (member,) = read_members(tmp_path / "set")
+    until(cluster, one, lambda: bool(member.summary()))
+    evaluated = member.summary()
+    lower = spec("learner.optimizer.learning_rate=1e-3", SHORT, budget={"dollars": 1e-6})
+    one = controller(cluster, lower, tmp_path / "set")
+    until(cluster, one, lambda: not one.book.up())
+    assert one.ended_by
+    assert cluster.states() == {name: "finished"}
+    assert cluster.rows[name]["reason"].startswith("stop.env_frames: 200000")
+    # And where the evaluation did not come to its end.
+    cut = {key: value for key, value in evaluated.items() if key != "evaluation"}
+    (member.run / "summary.json").write_text(json.dumps(cut))
+    one = controller(cluster, lower, tmp_path / "set")
+    one.reconcile()
+    told = "for its last evaluation, having met stop.env_frames: 200000"
+    assert (cluster.states()[name], cluster.rows[name]["reason"]) == ("waiting", told)
+
+
 def test_a_person_pauses_runs_and_only_a_person_resumes_them(
     cluster: SetCluster, tmp_path: Path
 ) -> None:
@@ -233,7 +258,7 @@ def test_what_the_api_server_refuses_waits_and_the_others_go_on(
     until(cluster, one, lambda: all(cluster.states()[name] == "finished" for name in others))
     until(cluster, one, lambda: cluster.states()[bad] == "waiting")
     assert reason in cluster.rows[bad]["reason"]
-    assert not [name for _, name in cluster.objects if name == f"{bad}-learner"], "nothing is left"
+    assert not [name for _, name in cluster.objects if name.startswith(bad)], "nothing is left"
     full["is"] = False
     until(cluster, one, lambda: all_are(cluster, "finished"))
 
@@ -410,6 +435,30 @@ def test_volumes_of_all_other_runs_stay(cluster: SetCluster, tmp_path: Path) -> 
         cluster.step()
     assert claims(cluster) == {failed, paused, lost}
     assert "its volumes are kept: not all" in cluster.rows[lost]["reason"]
+
+
+def test_a_refused_run_leaves_no_claim_that_never_had_a_volume(
+    cluster: SetCluster, tmp_path: Path
+) -> None:
+    wanted = spec(LR, SHORT)
+    bad = wanted.wanted.runs[0].name
+    cluster.pending[bad] = {f"runs-{bad}-learner-0"}
+    cluster.makes_pods = lambda workload: "no quota" if workload == f"{bad}-learner" else ""
+    one = controller(cluster, wanted, tmp_path / "set", frees=True)
+    until(cluster, one, lambda: "no quota" in cluster.rows[bad]["reason"])
+    assert f"DELETE PersistentVolumeClaim runs-{bad}-learner-0" in cluster.log
+    # One that has trained keeps its own, whatever refuses it later.
+    cluster.makes_pods = lambda _: ""
+    until(cluster, one, lambda: cluster.states()[bad] == "training")
+    cluster.data["set"][f"paused.{bad}"] = "for a talk"
+    until(cluster, one, lambda: cluster.states()[bad] == "paused")
+    cluster.makes_pods = lambda workload: "no quota" if workload == f"{bad}-learner" else ""
+    del cluster.data["set"][f"paused.{bad}"]
+    cluster.data[bad].pop("paused", None)
+    cluster.log.clear()
+    until(cluster, one, lambda: "no quota" in cluster.rows[bad]["reason"])
+    assert not [call for call in cluster.log if "laim" in call and bad in call]
+    assert ("ConfigMap", f"{bad}-state") in cluster.objects, "its bill"
 
 
 def test_a_finished_run_that_a_person_has_paused_keeps_its_volume(

@@ -52,6 +52,33 @@ def test_with_tokens_in_a_file_it_touches_no_secret(
     assert rounds == [{}]
 
 
+def test_it_is_ready_once_the_set_is_told(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`seedbed deploy` waits for that, and then tells what the set does."""
+    servers: list[dict[str, Any]] = []
+
+    class Server:
+        def __init__(self, *_: Any, **given: Any) -> None:
+            servers.append(given)
+
+        def close(self) -> None: ...
+
+    told = []
+
+    def run(self: SetController, _: object) -> None:
+        told.append(servers[0]["unready"]())
+        self.reconcile()
+        told.append(servers[0]["unready"]())
+
+    monkeypatch.setattr(command, "MetricsServer", Server)
+    monkeypatch.setattr(SetController, "run", run)
+    file = tmp_path / "tokens"
+    file.write_text(new_token_files()[Role.OBSERVER])
+    assert main([*words, f"--token-file={file}"]) == 0
+    assert told == ["no round yet", None]
+
+
 def test_a_file_of_another_role_is_refused_at_the_start(
     words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
