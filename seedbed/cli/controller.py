@@ -80,11 +80,15 @@ def run(args: argparse.Namespace) -> None:
         since = time.time() - controller.reconciled_at
         return f"no round for {since:.0f} s" if since > _STALLED_S else None
 
+    def unready() -> str | None:
+        return None if controller.page.is_told else "no round yet"
+
     controller.reconciled_at = time.time()
     http = MetricsServer(
         args.port,
         StatsRegistry(SetMetrics(args.set, controller)),
         unhealthy=stalled,
+        unready=unready,
         status=controller.page.status,
         tokens=tokens,
     )

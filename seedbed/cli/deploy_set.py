@@ -21,9 +21,16 @@ from seedbed.deploy.images import build_and_push, note_on_localhost
 from seedbed.deploy.plan import ApiObject
 from seedbed.deploy.programs import run as call
 from seedbed.deploy.set_fetch import copy_of_set
-from seedbed.deploy.set_names import confirmed_before, names_of_runs, objects_in, objects_of_file
+from seedbed.deploy.set_names import (
+    confirmed_before,
+    names_of_runs,
+    objects_in,
+    objects_of_file,
+    others_of,
+)
 from seedbed.deploy.set_releases import find_set
 from seedbed.deploy.set_shapes import Chart, Shape, group_by_shape, render_shape
+from seedbed.deploy.set_standing import news_of
 from seedbed.deploy.sets import (
     SetRelease,
     at_once,
@@ -39,14 +46,16 @@ from seedbed.deploy.sets import (
 )
 from seedbed.runtime.exit_codes import ConfigError, ExitCode, SeedbedError
 from seedbed.runtime.terminal import print_lines
+from seedbed.runtime.text import counted
 from seedbed.sets.confirmation import choice_text, confirmation
 from seedbed.sets.folder import as_in_folder
 from seedbed.sets.needs import Limits
 from seedbed.sets.plan import plan, plan_confirmation
-from seedbed.sets.resolve import ResolvedSet
+from seedbed.sets.resolve import ResolvedSet, describe_some
 from seedbed.sets.sweep import SET_LETTERS, Sweep, is_sweep
 
 _OF_A_SET = (*SET_OPTIONS, "max_actors", "max_gpus", "retry", "render")
+_MOST_NAMES = 6  # on one line
 _SETTING, _OF_THE_SET = "experiment.", "set."
 
 
@@ -102,6 +111,12 @@ def deploy_set(args: argparse.Namespace) -> None:
             program failed, or a right is missing.
     """
     check_chart(args.chart)
+    if args.retry is not None and args.render is not None:
+        raise SeedbedError(
+            ExitCode.USAGE,
+            "--retry changes the set on the cluster, and --render DIR changes no cluster: leave "
+            "one of them out",
+        )
     settings, given, of_the_set = _parted(args.set)
     profiles = [profile_file(args.chart, name) for name in args.profile]
     registry = {"image": {"registry": args.registry}} if args.registry else {}
@@ -132,6 +147,11 @@ def deploy_set(args: argparse.Namespace) -> None:
     if fresh is not None:
         print_lines(plan_confirmation(fresh, folder, at_once(shapes, limits)))
     print_lines("\n".join(plan_of_release(every, shapes, limits, release)))
+    if others := others_of(every, before):
+        print_lines(
+            f"  beside these the set has {counted(len(others), 'run')} that this command does not "
+            f"name, and that go on: {describe_some(others, _MOST_NAMES)}"
+        )
     if args.dry_run:
         print_lines("nothing is installed (--dry-run)")
         return
@@ -173,7 +193,7 @@ def _install(
         if not told:
             raise
         raise SeedbedError(error.code, f"{error}; {told}") from error
-    print_lines(f"{wanted.name} is up: its controller starts runs while there is room")
+    print_lines(f"{wanted.name} is up: {news_of(wanted.name, args.namespace)}")
     print_lines(f"its runs: seedbed list {at}")
     print_lines(f"which setting is better: seedbed compare {at}")
     print_lines(f"the end: helm -n {args.namespace} uninstall {wanted.name} (its volumes stay)")

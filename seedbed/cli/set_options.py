@@ -24,7 +24,7 @@ def add_set_options(parser: argparse._ActionsContainer) -> None:
     add("--draws", type=positive, metavar="N", help="draws from the ranges")
     add("--name", help="name of the set (default: the experiment's)")
     for name in Budget.model_fields:
-        text = f"bound of all runs together, in {name}"
+        text = f"bound of all runs together, in {name}; 0 lifts that of the file"
         add(f"--budget-{name}", type=float, metavar=name[0].upper(), help=text)
     text = "rank the settings by all their seeds after so many frames, and go on with the best "
     text += "third; again at three times the frames, and so on, up to stop.env_frames"

@@ -38,8 +38,8 @@ _REFUSED = (
     (r"violates PodSecurity", "take out the value that the namespace's Pod Security forbids"),
     (
         r"serviceaccount",
-        "name a service account that is there (seedbed-meter is of the chart seedbed-platform, "
-        "rights.namespaces)",
+        "name a service account that is there (seedbed-meter and seedbed-set are of the chart "
+        "seedbed-platform, rights.namespaces)",
     ),
     (r"admission webhook|denied the request", "change what the policy of the cluster names"),
 )

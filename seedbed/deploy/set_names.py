@@ -86,6 +86,21 @@ def names_of_runs(wanted: ResolvedSet, there: Sequence[ApiObject]) -> list[str]:
     return [*(names | taken)]
 
 
+def others_of(wanted: ResolvedSet, there: Sequence[ApiObject]) -> list[str]:
+    """Return the names of the runs that a set on the cluster has, and a command does not name.
+
+    Args:
+        wanted: The set, with the runs that confirm it.
+        there: Objects of its release of before.
+    """
+    before = _as_set(wanted.name, there)
+    digests = _runs_of(before, wanted) if before.runs else {}
+    named = {run.digest for run in wanted.runs}
+    # Of a run of still earlier commands there is the name alone.
+    names = {run.name for run in wanted.runs}
+    return [one for one in before.runs if digests.get(one, "") not in named and one not in names]
+
+
 def confirmed_before(wanted: ResolvedSet, there: Sequence[ApiObject]) -> ResolvedSet | None:
     """Return the runs by which a release of before confirms; None where there are none.
 

@@ -221,6 +221,12 @@ def find_set(name: str, namespace: str) -> ClusterSet:
     found = find(name, namespace)
     if isinstance(found, ClusterSet):
         return found
+    if found.of_set:
+        raise SeedbedError(
+            ExitCode.USAGE,
+            f"{name} in namespace {namespace} is a run of the set {found.of_set}, which has the "
+            f"rows of all its runs: name {found.of_set}",
+        )
     raise SeedbedError(
         ExitCode.USAGE,
         f"{name} in namespace {namespace} is a release and no set: `seedbed list -n {namespace}` "

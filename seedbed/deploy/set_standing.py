@@ -6,7 +6,7 @@ from typing import Any
 
 from seedbed.deploy.obstacles import Events, pod_obstacle, pod_state, refusal
 from seedbed.deploy.programs import attempt
-from seedbed.deploy.set_releases import OVER, ClusterSet
+from seedbed.deploy.set_releases import OVER, ClusterSet, everything_in
 
 _WORDS = {
     "paused": "paused: ",
@@ -34,6 +34,17 @@ def sentences(found: Mapping[str, Any]) -> list[str]:
         for key, words in _WORDS.items()
         if found[key] and not (key == "holds" and found[key] in told)
     ]
+
+
+def news_of(name: str, namespace: str) -> str:
+    """Return what the controller of a set does, which has told it since it is ready.
+
+    Raises:
+        SeedbedError: As `everything_in`.
+    """
+    one = next((x for x in everything_in(namespace).sets if x.name == name), None)
+    held = sentences(standing(one)) if one is not None else []
+    return "; ".join(held) or "its controller starts runs while there is room"
 
 
 def _why_silent(one: ClusterSet) -> str:

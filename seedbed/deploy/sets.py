@@ -16,6 +16,7 @@ from seedbed.deploy.chart_values import SET_CHART, merged, values_file
 from seedbed.deploy.plan import (
     ApiObject,
     Rates,
+    helm_release,
     objects_of,
     rates,
     replicas_of,
@@ -250,14 +251,14 @@ def plan_of_release(
             f"{money(own.dollars)} of it the controller"
         )
         lines.append(
-            f"  volumes of all {len(wanted.runs):,} runs, which stay when the runs have finished: "
+            f"  volumes of {counted(len(wanted.runs), 'run')}, which stay after the end: "
             f"{money(volumes * _MONTH_HOURS)} a month until they are deleted"
         )
         if release.values.get("volumes") == "free":
             lines[-1] = (
-                f"  volumes of all {len(wanted.runs):,} runs: {money(volumes * _MONTH_HOURS)} a "
-                "month, less those of runs that are over, which the controller deletes once it "
-                "has their rows and best checkpoints"
+                f"  volumes of {counted(len(wanted.runs), 'run')}: "
+                f"{money(volumes * _MONTH_HOURS)} a month, less those of runs that are over, which "
+                "the controller deletes once it has their rows and best checkpoints"
             )
     longest = max((run.name for run in wanted.runs), key=len)
     lines.append(f"  longest name: {longest}, {len(longest)} letters")
@@ -368,7 +369,7 @@ def check_chart_of(name: str, namespace: str, is_set: bool) -> None:
 
 
 def check_names(wanted: ResolvedSet, names: Sequence[str], namespace: str) -> None:
-    """Refuse a set of which a name is there already, of a release or of another set.
+    """Refuse a set of which a name is there already, or that Helm has not installed.
 
     Args:
         wanted: The set.
@@ -381,6 +382,12 @@ def check_names(wanted: ResolvedSet, names: Sequence[str], namespace: str) -> No
     found = everything_in(namespace)
     taken = {one.name: "a release" for one in found.releases if one.of_set != wanted.name}
     for other in found.sets:
+        if other.name == wanted.name and not any(map(helm_release, other.objects)):
+            raise ConfigError(
+                f"the set {wanted.name} in namespace {namespace} comes from plain files, which "
+                "Helm does not take over: change them (--render DIR, and apply), or delete them "
+                "first (`kubectl delete -f DIR/set.yaml` takes the bill and the rows with them)"
+            )
         if other.name != wanted.name:
             taken |= dict.fromkeys((*other.runs, *other.awake), f"a run of the set {other.name}")
     for name in (wanted.name, *names):

@@ -9,6 +9,7 @@ import random
 import string
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from tests.support.deploy_programs import Programs, pod
 
 RATES = "experiment.learner.optimizer.learning_rate=1e-3,3e-3,1e-2"
 SET = ("deploy", "cartpole-vtrace", "--set", RATES, "--seeds", "2", "--max-learners", "2")
+BY_HELM = {"meta.helm.sh/release-name": "it"}
 Objects = dict[tuple[str, str], dict[str, Any]]
 
 
@@ -318,7 +320,7 @@ def test_an_upgrade_on_a_cluster_finds_the_names_of_before(
         "role": [first["ConfigMap", "lab-set"], first["Role", "lab-set-cost"]],
     }[left]
     for item in there:
-        item["metadata"]["namespace"] = "default"
+        item["metadata"] |= {"namespace": "default", "annotations": BY_HELM}
     other = object_of("ConfigMap", "other-set-state", "seedbed-set", "other")
     runs = json.dumps({"other-s1": {"state": "waiting"}})
     other["binaryData"] = {"runs.json.gz": base64.b64encode(gzip.compress(runs.encode())).decode()}
@@ -571,7 +573,8 @@ def test_a_release_of_another_chart_is_not_replaced(
 
 def object_of(kind: str, name: str, chart: str, instance: str, **labels: str) -> dict[str, Any]:
     own = {"app.kubernetes.io/name": chart, "app.kubernetes.io/instance": instance, **labels}
-    return {"kind": kind, "metadata": {"name": name, "namespace": "default", "labels": own}}
+    meta = {"name": name, "namespace": "default", "labels": own}
+    return {"kind": kind, "metadata": {**meta, "annotations": BY_HELM}}
 
 
 @pytest.mark.parametrize("name", ["cartpole-vtrace", "cartpole-vtrace-lr-1e-3-s2"])
@@ -587,6 +590,75 @@ def test_a_name_that_is_there_is_not_taken(
     release = object_of("ConfigMap", f"{name}-state", "seedbed", name, **ours)
     (programs.folder / "seedbed.json").write_text(json.dumps({"items": [release]}))
     assert main([*SET]) == 0, "a run of this set, which was removed and left it alone"
+
+
+def test_a_set_of_plain_files_is_not_installed_over(
+    programs: Programs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = [*render(tmp_path, *SET).values()]
+    for item in there:
+        item["metadata"]["namespace"] = "default"
+    (programs.folder / "seedbed-set.json").write_text(json.dumps({"items": there}))
+    assert main([*SET]) == ExitCode.CONFIG
+    assert "the set cartpole-vtrace in namespace default comes from plain files" in (
+        capsys.readouterr().err
+    )
+    assert not programs.log("helm")
+
+
+def of_the_set(programs: Programs, runs: dict[str, Any], **data: str) -> None:
+    """Let the set be there, with such runs and such data of its state."""
+    made = (("ConfigMap", "set"), ("ConfigMap", "set-state"), ("Deployment", "set"))
+    spec, state, deployment = (
+        object_of(kind, f"cartpole-vtrace-{end}", "seedbed-set", "cartpole-vtrace")
+        for kind, end in made
+    )
+    deployment["status"] = {"readyReplicas": 1}
+    packed = base64.b64encode(gzip.compress(json.dumps(runs).encode())).decode()
+    state |= {
+        "data": {"unixTime": f"{time.time():.0f}", **data},
+        "binaryData": {"runs.json.gz": packed},
+    }
+    items = {"items": [spec, state, deployment]}
+    (programs.folder / "seedbed-set.json").write_text(json.dumps(items))
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ({}, "is up: its controller starts runs while there is room"),
+        ({"paused": "for a talk"}, "is up: paused: for a talk"),
+        ({"endedBy": "budget.dollars: $0.01 of $0.01"}, "is up: ended by: budget.dollars"),
+        ({"holds": "3 runs in a row ended alike"}, "is up: nothing else starts: 3 runs in a row"),
+    ],
+)
+def test_what_the_set_does_is_told_when_its_controller_is_up(
+    programs: Programs, capsys: pytest.CaptureFixture[str], data: dict[str, str], told: str
+) -> None:
+    of_the_set(programs, {"cartpole-vtrace-lr-1e-3-s1": {"state": "waiting"}}, **data)
+    assert main([*SET]) == 0
+    assert told in capsys.readouterr().err
+
+
+def test_runs_that_a_later_command_does_not_name_are_told(
+    programs: Programs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rates = RATES.removeprefix("experiment.")
+    wanted = resolve(read_sweep("cartpole-vtrace", [rates], {"seeds": 1}), "a sweep")
+    named = [run.name for run in wanted.runs]
+    others = [name.replace("s1", "s3") for name in named]
+    of_the_set(programs, {name: {"state": "waiting"} for name in [*named, *others]})
+    assert main([*SET]) == 0
+    told = "beside these the set has 3 runs that this command does not name, and that go on: "
+    assert told + ", ".join(others) in capsys.readouterr().err
+
+
+def test_a_retry_is_refused_where_no_cluster_is_changed(
+    programs: Programs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*SET, "--retry", "failed", "--render", str(tmp_path / "out")]) == ExitCode.USAGE
+    assert "--render DIR changes no cluster" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_run_that_waits_in_another_set_keeps_its_name(

@@ -152,6 +152,8 @@ def test_a_pause_shows_before_the_controller_has_seen_it(
 def test_a_name_of_no_set_is_told(cluster: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "pong"]) == ExitCode.USAGE
     assert "is a release and no set: `seedbed list -n default`" in capsys.readouterr().err
+    assert main(["status", "lr-a"]) == ExitCode.USAGE
+    assert "is a run of the set lr, which has the rows of all" in capsys.readouterr().err
     assert main(["status", "pung"]) == ExitCode.RUN_DIRECTORY
     said = capsys.readouterr().err
     assert "no folder pung here" in said
