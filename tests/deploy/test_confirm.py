@@ -110,7 +110,7 @@ def test_the_best_two_are_confirmed_as_on_a_laptop(
     said = capsys.readouterr().err
     assert f"confirm: 4 runs on fresh seeds, of {LR}=0.001 and {LR}=0.01" in said
     assert "with them, to go: 4 runs, 4.00K frames" in said
-    assert "volumes of all 13 runs" in said
+    assert "volumes of 13 runs" in said
     assert main(deploy("--confirm", "2", "--render", str(out))) == 0
     spec, names = rendered(out / "set.yaml")
     before = read_members(there)
