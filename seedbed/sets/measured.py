@@ -51,6 +51,15 @@ class Lengths:
             most = min(most, _MARGIN * max(frames, *known))
         return max(0.0, most - frames)
 
+    def left_of_all(self, going: Sequence[tuple[Experiment, float]]) -> float:
+        """Return the most frames that runs still take together, as far as the others tell.
+
+        Args:
+            going: All runs that have not ended, with the frames that they have.
+        """
+        begun = [one for one in going if one[1]]
+        return sum(self.left(*one, begun) for one in going)
+
 
 def _kind(experiment: Experiment) -> str:
     return f"{experiment.environment.id} {experiment.stop.model_dump_json()}"

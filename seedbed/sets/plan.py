@@ -99,8 +99,7 @@ def to_go(
             lengths.note(run.name, run.experiment, member.frames)
         elif not is_left:
             going.append((run.experiment, member.frames))
-    begun = [one for one in going if one[1]]
-    left, count = sum(lengths.left(*one, begun) for one in going), len(going)
+    left, count = lengths.left_of_all(going), len(going)
     words = f"to go: {counted(count, 'run')}, {si_number(left)} frames"
     if found is None:
         return f"{words}; time and dollars are measured by the first one that trains"

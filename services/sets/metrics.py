@@ -131,8 +131,7 @@ class SetMetrics:
             return {}
         members, lengths = self._of.members, self._of.admission.spending.lengths
         going = [(members[name].experiment, row["frames"]) for name, row in goes_on.items()]
-        begun = [one for one in going if one[1]]
-        left = sum(lengths.left(*one, begun) for one in going)
+        left = lengths.left_of_all(going)
         return {self._name: dollars + left * dollars / frames}
 
     def _has_goal(self, run: str) -> bool:
