@@ -73,7 +73,9 @@ def test_a_set_that_is_held_or_silent_says_so(
 ) -> None:
     cluster.writes("lr-set-state", paused="seedbed pause lr")
     assert rows(capsys)["default/lr"]["state"].startswith("paused: 1 of 4 finished")
-    cluster.a_set("dead", RUNS, unixTime="1000.0")
+    cluster.a_set("late", RUNS, unixTime=f"{time.time() - 240:.0f}")
+    assert "SILENT" not in rows(capsys)["default/late"]["state"]
+    cluster.a_set("dead", RUNS, unixTime=f"{time.time() - 360:.0f}")  # of 300 s
     assert rows(capsys)["default/dead"]["state"].startswith("SILENT: 1 of 4 finished")
     over = {run: {**entry, "state": "finished"} for run, entry in RUNS.items()}
     cluster.a_set("done", over, unixTime="1000.0")
