@@ -66,6 +66,9 @@ def test_the_page_of_a_set_has_its_bound_and_every_run(
     said = capsys.readouterr().out
     assert "ended by: budget.dollars: $0.02 of $0.02" in said
     assert "its controller is silent: `seedbed logs lr -n default`" in said
+    cluster.a_set("done", {"lr-b": RUNS["lr-b"]}, unixTime="1.0")
+    assert main(["status", "done"]) == 0
+    assert "its controller" not in capsys.readouterr().out, "which has nothing more to save"
     cluster.a_set("new", {})
     assert main(["status", "new"]) == 0
     assert "its controller has not begun" in capsys.readouterr().out
