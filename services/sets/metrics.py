@@ -196,7 +196,7 @@ class SetMetrics:
 
     def _refused(self) -> int:
         entries = list(self._of.book.entries.values())
-        return sum(one.end == "refused" and not one.is_up for one in entries)
+        return sum(one.end == "refused" for one in entries)
 
     @property
     def calls(self) -> dict[str, float]:
