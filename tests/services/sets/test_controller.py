@@ -150,9 +150,13 @@ def test_a_person_pauses_runs_and_only_a_person_resumes_them(
         cluster.step()
     assert cluster.states() == {awake: "paused", names[1]: "finished", waits: "paused"}
     assert cluster.rows[awake]["reason"] == "for a talk"
+    cluster.away.add(f"{awake}-learner-0")
     for name in (awake, waits):
         del cluster.data["set"][f"paused.{name}"]
         cluster.data.get(name, {}).pop("paused", None)
+    until(cluster, one, lambda: one.book.of(awake).phase == "awake")
+    assert cluster.states()[awake] == "starting", "what it told before is of an earlier life"
+    cluster.away.clear()
     until(cluster, one, lambda: all_are(cluster, "finished"))
     assert cluster.begun.count(awake) == 2
 

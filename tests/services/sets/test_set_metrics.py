@@ -77,6 +77,20 @@ def test_the_forecast_counts_the_runs_that_wait(cluster: SetCluster, tmp_path: P
     until(cluster, one, lambda: one.page.frames >= 500_000)
     assert scraped("runs", "state")["waiting"] == 2
     assert scraped("forecast_dollars")[""] == pytest.approx(3 * RUN_DOLLARS, rel=0.3)
+    waits = next(name for name, state in cluster.states().items() if state == "waiting")
+    cluster.data["set"][f"paused.{waits}"] = "not now"  # and goes on later
+    one.reconcile()
+    assert scraped("forecast_dollars")[""] == pytest.approx(3 * RUN_DOLLARS, rel=0.3)
+
+
+def test_runs_whose_frames_are_not_known_have_no_forecast(
+    cluster: SetCluster, tmp_path: Path
+) -> None:
+    cluster.frames_to_score = lambda _: 1_000_000
+    wanted = spec(LR, "stop.env_frames=0", "stop.updates=1000000", limits=Limits(1))
+    one = controller(cluster, wanted, tmp_path / "set")
+    until(cluster, one, lambda: one.page.frames >= 500_000)
+    assert Scraped(one)("forecast_dollars") == {}
 
 
 def test_the_forecast_of_a_halving_reaches_to_the_next_rungs(
