@@ -29,6 +29,15 @@ def replacing(path: Path) -> Iterator[Path]:
         raise
 
 
+def version_of(file: Path) -> tuple[int, ...]:
+    """Return what changes with each version of a file; () of one that is not there."""
+    try:
+        at = file.stat()
+    except OSError:
+        return ()
+    return at.st_ino, at.st_mtime_ns, at.st_size
+
+
 def read_object(path: Path) -> dict[str, Any]:
     """Read a JSON object; empty where there is no file, or a damaged one."""
     try:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from seedbed.runs.totals import Totals
 from seedbed.runtime.exit_codes import ConfigError
 from seedbed.runtime.files import atomic_write
 from seedbed.runtime.formats import money, si_number
@@ -112,7 +113,7 @@ class Spending:
             elif member.name in self._ended:
                 taken.append(self._ended[member.name])
                 continue
-            totals = member.totals()
+            totals = member.totals() if member.run.exists() else Totals(0.0, 0.0, 0.0)
             one = self._dollars(member) if self._dollars else totals.dollars, totals.frames
             taken.append(one)
             if member.name not in names and (member.run / "summary.json").exists():

@@ -36,7 +36,7 @@ from seedbed.runtime.exit_codes import (
     RunDirectoryError,
     SeedbedError,
 )
-from seedbed.runtime.files import atomic_write, read_object
+from seedbed.runtime.files import atomic_write, read_object, version_of
 from seedbed.runtime.locks import Lock, LockHeld
 from seedbed.sets.identity import defaults_digest, digest
 from seedbed.sets.resolve import ResolvedSet, Run, describe, renamed
@@ -84,11 +84,7 @@ def _end_of(file: Path) -> _End:
     Raises:
         SeedbedError: CONFIG, the file is wrong or missing.
     """
-    try:
-        at = file.stat()
-    except OSError:
-        return _end_at(file, ())
-    return _end_at(file, (at.st_ino, at.st_mtime_ns, at.st_size))
+    return _end_at(file, version_of(file))
 
 
 # A set of 1,000 runs has two files a run, and each takes some 10 ms to parse.
@@ -112,7 +108,7 @@ class Member:
     values: Mapping[str, Any]
     rung: Rung | None = None
 
-    @property
+    @cached_property
     def name(self) -> str:
         """Name of the run."""
         return self.file.stem
@@ -129,7 +125,7 @@ class Member:
             return experiment
         return with_value(experiment, "stop.env_frames", self.rung.frames)
 
-    @property
+    @cached_property
     def run(self) -> Path:
         """Run directory."""
         return self.file.parent / "runs" / self.name

@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypedDict
@@ -17,7 +18,7 @@ import numpy as np
 from seedbed.runs.evaluations import read_evaluations
 from seedbed.runs.layout import learner_directories
 from seedbed.runtime.exit_codes import ConfigError, ExitCode, RunDirectoryError, SeedbedError
-from seedbed.runtime.files import atomic_write
+from seedbed.runtime.files import atomic_write, version_of
 from seedbed.runtime.formats import money, significant
 from seedbed.runtime.install import how_to_install
 from seedbed.runtime.text import counted
@@ -164,6 +165,17 @@ def _refusal(wanted: ResolvedSet) -> str:
     return ""
 
 
+def _halving_of(folder: Path) -> Halving:
+    file = sweep_file(folder)
+    return _halving_at(file, version_of(file))
+
+
+# A driver and a controller read it every few seconds, beside all values of the axes.
+@lru_cache(maxsize=8)
+def _halving_at(file: Path, _version: tuple[int, ...]) -> Halving:
+    return read_sweep(file).halving
+
+
 def members_at_rungs(folder: Path) -> list[Member]:
     """Return the runs of a set as `read_members`, with their rungs where the set has some.
 
@@ -171,7 +183,7 @@ def members_at_rungs(folder: Path) -> list[Member]:
         SeedbedError: As `read_members`; RUN_DIRECTORY, the decisions are damaged.
     """
     members = read_members(folder)
-    if not is_set(folder) or not (halving := read_sweep(sweep_file(folder)).halving).first:
+    if not is_set(folder) or not (halving := _halving_of(folder)).first:
         return members
     stop = members[0].experiment.stop.env_frames
     confirms = confirming(folder)
@@ -240,7 +252,7 @@ def decide(folder: Path) -> Decision | None:
             f"every setting has lost a run before the rung at {frames:,} frames, and none is "
             f"ranked: {text}. --retry starts them again",
         )
-    factor = read_sweep(sweep_file(folder)).halving.factor
+    factor = _halving_of(folder).factor
     best = math.ceil(len(rows) / factor)
     for at, row in enumerate(rows):
         if row["mean"] is not None:

@@ -199,7 +199,7 @@ class Page:
             return "waiting", "its volumes are freed, and with them what it would go on from"
         if entry.end == "refused":
             return "waiting", entry.why
-        if reached := member.lacks_evaluation:
+        if any(statuses) and (reached := member.lacks_evaluation):
             return "waiting", f"for its last evaluation, having met {printable(reached)}"
         return "waiting", ""
 
