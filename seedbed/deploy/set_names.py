@@ -89,12 +89,15 @@ def names_of_runs(wanted: ResolvedSet, there: Sequence[ApiObject]) -> list[str]:
 def others_of(wanted: ResolvedSet, there: Sequence[ApiObject]) -> list[str]:
     """Return the names of the runs that a set on the cluster has, and a command does not name.
 
+    Of what an uninstall has left nothing tells which runs are today's, under other names.
+
     Args:
         wanted: The set, with the runs that confirm it.
         there: Objects of its release of before.
     """
     before = _as_set(wanted.name, there)
-    digests = _runs_of(before, wanted) if before.runs else {}
+    if not before.runs or not (digests := _runs_of(before, wanted)):
+        return []
     named = {run.digest for run in wanted.runs}
     # Of a run of still earlier commands there is the name alone.
     names = {run.name for run in wanted.runs}

@@ -102,7 +102,7 @@ class SetMetrics:
             found = "failures" if holds else ""
         elif holds != of.admission.bound:
             found = "settings"
-        elif not of.book.up() and not self._refused():
+        elif not of.book.up():
             found = "budget"  # beside awake runs it is only full for a while
         return {(self._name, one): float(one == found) for one in HOLDS}
 
@@ -192,11 +192,8 @@ class SetMetrics:
     @property
     def refused(self) -> dict[str, float]:
         """Runs that were refused."""
-        return {self._name: float(self._refused())}
-
-    def _refused(self) -> int:
         entries = list(self._of.book.entries.values())
-        return sum(one.end == "refused" for one in entries)
+        return {self._name: float(sum(one.end == "refused" for one in entries))}
 
     @property
     def calls(self) -> dict[str, float]:

@@ -112,6 +112,11 @@ def test_rights_are_of_names(volumes: str) -> None:
     assert sets["resourceNames"] == ["cartpole-s1-learner", "cartpole-s2-learner"]
     claims = [rule for rule in rules if "runs-cartpole-s1-learner-0" in str(rule)]
     assert [rule["verbs"] for rule in claims] == [["delete"]] * frees
+    # A claim that a run has beside those of its pods, such as that of several hosts.
+    own = {"apiGroup": "", "resource": "persistentvolumeclaims", "names": ["x"], "isClaim": False}
+    rules = rendered(volumes=volumes, objects=[own]).one("Role", "try-set")["rules"]
+    verbs = [rule["verbs"] for rule in rules if rule.get("resourceNames") == ["x"]]
+    assert verbs == [["patch", "delete"] if frees else ["patch"]]
     meters = objects.one("Role", "try-set-cost")["rules"]
     assert meters[0] == {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
     assert meters[1]["resourceNames"] == ["cartpole-s1-state", "cartpole-s2-state"]

@@ -306,7 +306,7 @@ def test_names_that_collide_in_an_upgrade_are_those_of_the_roles(
 
 @pytest.mark.parametrize("left", ["all", "state", "role"])
 def test_an_upgrade_on_a_cluster_finds_the_names_of_before(
-    programs: Programs, tmp_path: Path, left: str
+    programs: Programs, tmp_path: Path, left: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Also where an uninstall has left the state, or no controller has written one yet."""
     first = render(tmp_path / "out", *sweep_of(tmp_path / "sweep", "0.001", "0.001", "0.003"))
@@ -326,7 +326,12 @@ def test_an_upgrade_on_a_cluster_finds_the_names_of_before(
     other["binaryData"] = {"runs.json.gz": base64.b64encode(gzip.compress(runs.encode())).decode()}
     (programs.folder / "seedbed-set.json").write_text(json.dumps({"items": [*there, other]}))
     programs.pods([pod("lab-set-6d5f-x2x", ready=True)])
+    assert main([*sweep_of(tmp_path / "sweep", "0.005", "0.001", "0.003")]) == 0
+    told = "beside these" in capsys.readouterr().err
+    assert not told, "the run of before has another name, and is one of today's"
     assert main([*sweep_of(tmp_path / "sweep", "0.005", "0.005", "0.001")]) == 0
+    told = "beside these the set has 1 run" in capsys.readouterr().err
+    assert told == (left == "all"), "else nothing tells what its runs are"
     (tmp_path / "second").mkdir()
     words = sweep_of(tmp_path / "sweep", "0.005", "0.005", "0.001")
     second = render(tmp_path / "second", *words)
@@ -552,6 +557,9 @@ def test_a_missing_right_is_told_by_verb_and_resource(
     (programs.folder / "denied").write_text("* *.*\n")
     assert main([*SET, "-n", "lab"]) == 0
     asked = {*programs.log("asked")}
+    (programs.folder / "asked.log").unlink()
+    assert main([*SET, "-n", "lab", "--set", "auth.existingSecret=own"]) == 0
+    assert "create secrets" in programs.log("asked"), "Helm's own, whatever the controller makes"
     assert {"create secrets", "patch cronjobs.batch", "delete statefulsets.apps"} <= asked
 
 
@@ -641,16 +649,22 @@ def test_what_the_set_does_is_told_when_its_controller_is_up(
 
 
 def test_runs_that_a_later_command_does_not_name_are_told(
-    programs: Programs, capsys: pytest.CaptureFixture[str]
+    programs: Programs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rates = RATES.removeprefix("experiment.")
-    wanted = resolve(read_sweep("cartpole-vtrace", [rates], {"seeds": 1}), "a sweep")
-    named = [run.name for run in wanted.runs]
-    others = [name.replace("s1", "s3") for name in named]
-    of_the_set(programs, {name: {"state": "waiting"} for name in [*named, *others]})
+    wanted = resolve(read_sweep("cartpole-vtrace", [rates], {"seeds": 3}), "a sweep")
+    names = [run.name for run in wanted.runs]
+    of_the_set(programs, {name: {"state": "waiting"} for name in [*names, "of-long-ago"]})
+    there = json.loads((programs.folder / "seedbed-set.json").read_text())
+    there["items"][0]["data"] = render(tmp_path, *SET, "--seeds", "3")[
+        "ConfigMap", "cartpole-vtrace-set"
+    ]["data"]
+    (programs.folder / "seedbed-set.json").write_text(json.dumps(there))
+    capsys.readouterr()
     assert main([*SET]) == 0
-    told = "beside these the set has 3 runs that this command does not name, and that go on: "
-    assert told + ", ".join(others) in capsys.readouterr().err
+    told = "beside these the set has 4 runs that this command does not name, and that go on: "
+    others = [name for name in names if name.endswith("s3")]
+    assert told + ", ".join([*others, "of-long-ago"]) in capsys.readouterr().err
 
 
 def test_a_retry_is_refused_where_no_cluster_is_changed(

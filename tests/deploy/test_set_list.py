@@ -51,8 +51,9 @@ def test_a_set_is_one_row(cluster: StandIn, capsys: pytest.CaptureFixture[str]) 
     assert list(rows(capsys, "-A")) == list(found)
     lost = {"lr-e": {"state": "failed"}, "lr-f": {"state": "waiting"}}
     cluster.a_set("more", {"lr-d": RUNS["lr-d"], **lost, "lr-a": RUNS["lr-a"]})
-    words = rows(capsys)["default/more"]["state"]
-    assert words == "0 of 4 finished, 1 training, 2 waiting, 1 failed"
+    more = rows(capsys)["default/more"]
+    assert more["state"] == "0 of 4 finished, 1 training, 2 waiting, 1 failed"
+    assert more["done"] == 0.5 / 4, "of all, also where a goal is not known"
     cluster.removes_set("more")
     assert any("--all-namespaces" in call for call in cluster.calls)
     assert main(["list"]) == 0
@@ -78,7 +79,10 @@ def test_a_set_that_is_held_or_silent_says_so(
     cluster.a_set("dead", RUNS, unixTime=f"{time.time() - 360:.0f}")  # of 300 s
     assert rows(capsys)["default/dead"]["state"].startswith("SILENT: 1 of 4 finished")
     over = {run: {**entry, "state": "finished"} for run, entry in RUNS.items()}
-    cluster.a_set("done", over, unixTime="1000.0")
+    cluster.a_set("done", over, unixTime="1000.0", endedBy="budget.dollars: $2 of $2")
+    capsys.readouterr()
+    assert main(["list"]) == 0
+    assert "default/done: " not in capsys.readouterr().err, "nothing of it is to go on"
     assert rows(capsys)["default/done"]["state"] == "4 of 4 finished"
     cluster.a_set("new", {})
     assert rows(capsys)["default/new"]["state"] == "begun"

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlparse
 
 from tests.support.chart import CHART, Rendered, helm
 
@@ -175,13 +176,23 @@ class ApiServer:
                 return {"kind": "APIResourceList", "groupVersion": version, "resources": resources}
             case [*_, "namespaces", _, resource]:
                 kinds = {kind for kind, _ in self.objects if plural(kind) == resource}
-                items = [item for (kind, _), item in self.objects.items() if kind in kinds]
+                query = parse_qs(urlparse(path).query).get("labelSelector", [""])[0]
+                wanted = dict(one.split("=") for one in query.split(",") if one)
+                items = [
+                    item
+                    for (kind, _), item in self.objects.items()
+                    if kind in kinds and wanted.items() <= _labels(item).items()
+                ]
                 return {"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items}
             case [*_, resource, name]:
                 for (kind, known), item in self.objects.items():
                     if known == name and resource == plural(kind):
                         return item
         return None
+
+
+def _labels(item: dict[str, Any]) -> dict[str, str]:
+    return item["metadata"].get("labels") or {}
 
 
 @contextmanager

@@ -144,12 +144,15 @@ def test_a_pod_is_read_by_its_labels_and_one_that_is_done_is_left_out(server: Ap
 def test_a_claim_without_a_volume_is_one_that_never_had_one(server: ApiServer) -> None:
     labels = {"seedbed.dev/set": "lab", "app.kubernetes.io/instance": "lab-a"}
     phases = {"runs-0": "Pending", "runs-1": "Bound", "runs-2": "Lost"}
-    server.objects = {
-        ("PersistentVolumeClaim", name): {
-            "metadata": {"name": name, "labels": labels}, "status": {"phase": phase}
-        }
-        for name, phase in phases.items()
-    }  # fmt: skip
+
+    def claim(name: str, phase: str, **others: str) -> dict[str, Any]:
+        return {
+            "metadata": {"name": name, "labels": labels | others}, "status": {"phase": phase}
+        }  # fmt: skip
+
+    foreign = claim("theirs", "Pending", **{"app.kubernetes.io/instance": "lab-b"})
+    items = [*(claim(*one) for one in phases.items()), foreign]
+    server.objects = {("PersistentVolumeClaim", one["metadata"]["name"]): one for one in items}
     calls = SetApi("lab", "rl")
     assert calls.claims("lab-a") == [*phases]
     assert calls.claims("lab-a", without_volume=True) == ["runs-0"]

@@ -108,25 +108,28 @@ def test_a_learner_that_has_lost_its_volume_begins_anew(
     assert cluster.rows[name]["frames"] == 1_500_000
 
 
-@pytest.mark.parametrize("finishes", [True, False])
+@pytest.mark.parametrize(("finishes", "came"), [(True, True), (True, False), (False, True)])
 def test_a_learner_that_stays_away_ends_nothing(
-    cluster: SetCluster, tmp_path: Path, finishes: bool
+    cluster: SetCluster, tmp_path: Path, finishes: bool, came: bool
 ) -> None:
     """The meter waits two minutes for it, and the run has what the others have done."""
     wanted, folder = spec(TWO, STOP), tmp_path / "set"
     name = wanted.wanted.runs[0].name
     one = controller(cluster, wanted, folder, frees=True)
+    away = {f"{name}-learner-{rank}" for rank in range(int(finishes), 2)}
+    cluster.away |= set() if came else away
     until(cluster, one, lambda: cluster.states()[name] == "training")
-    cluster.away |= {f"{name}-learner-{rank}" for rank in range(int(finishes), 2)}
+    cluster.away |= away
     for _ in range(60):
         one.reconcile()
         cluster.step()
     assert cluster.states()[name] == ("finished" if finishes else "training")
     if finishes:
         (member,) = read_members(folder)
-        assert member.summary()["learners"][1] is None
+        if came:
+            assert member.summary()["learners"][1] is None
         assert "its volumes are kept: not all" in cluster.rows[name]["reason"]
-        assert len(cluster.claims_of[name]) == 2
+        assert len(cluster.claims_of[name]) == 1 + came
 
 
 def test_a_run_whose_second_learner_is_refused_leaves(cluster: SetCluster, tmp_path: Path) -> None:
