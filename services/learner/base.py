@@ -297,16 +297,21 @@ class LearnerBase:
         log.info("this run is finished (%s): to continue, raise that condition", met.text)
         stored = self.run_directory.read_summary()
         if stored is None:
-            return self.end()
+            return self._end_again()
         evaluated = (stored["evaluation"] or {}).get("updates") == stored["updates"]
         if self._wants_final_evaluation() and not evaluated:
-            return self.end()
+            return self._end_again()
         upload = self.run_directory.upload
         if upload is not None and not upload.is_done:
             upload.finish(lambda: self.run_stop.requested)
         self.telemetry.evaluation.newest = stored["evaluation"] or {}
         self.telemetry.stop_reason = stored["stop_reason"]
         return stored
+
+    def _end_again(self) -> dict[str, Any]:
+        """End a run that has not started, and tell how far its last evaluation is meanwhile."""
+        self._serve_http()
+        return self.end()
 
     def _wants_final_evaluation(self) -> bool:
         met, requested = self.run_stop.met, self.run_stop.requested

@@ -8,6 +8,7 @@ import signal
 import socket
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ import pytest
 from seedbed.checkpoints.store import CheckpointStore
 from seedbed.cli.status import request_status
 from seedbed.runtime.exit_codes import HELP, ExitCode
+from seedbed.runtime.http import get_json
+from seedbed.runtime.tokens import Role
 from tests.support.named_memory import named_memory
 from tests.support.processes import (
     START_S,
@@ -245,6 +248,7 @@ def test_sigterm_in_the_last_evaluation_does_not_wait_for_it(tmp_path: Path) -> 
         "stop.env_frames=200",
         "evaluation.at_end=true",
         "evaluation.episodes=100000",
+        f"learner.metrics_port={(port := free_port())}",
     ) as it:
         train = it.train()
         wait_for(lambda: "evaluating" in train.said, f"it evaluates: {train.said}", START_S)
@@ -253,7 +257,19 @@ def test_sigterm_in_the_last_evaluation_does_not_wait_for_it(tmp_path: Path) -> 
         assert train.summary()["stop_reason"].startswith("stop.env_frames")
         assert "the last evaluation was ended: a signal came" in train.said
 
-        # The same command makes up for it, and then says the same again, at no cost.
+        # The same command makes up for it, which others can follow.
+        def state() -> str:
+            with suppress(OSError):
+                found = get_json(f"http://127.0.0.1:{port}/status", 5, None, Role.OBSERVER)
+                return str(found["state"])
+            return ""
+
+        again = it.train()
+        wait_for(lambda: state() == "evaluating", f"it evaluates: {again.said}", START_S)
+        again.send(signal.SIGTERM)
+        assert again.wait(30) == 0, again.said
+
+        # And where it comes to its end, says the same again, at no cost.
         it.overrides = (*it.overrides, "evaluation.episodes=3")
         once = it.train()
         assert once.wait() == 0, once.said
