@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from seedbed.deploy.programs import run
 from seedbed.deploy.releases import METER_SILENT_S, Release
 from seedbed.deploy.set_releases import OVER, ClusterSet, pause_of, set_of_run, states_in_words
+from seedbed.deploy.set_standing import sentences, standing
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.formats import duration
 
@@ -225,6 +226,8 @@ def _resume_set(one: ClusterSet) -> str:
         x.name: pause_of(x) for x in one.awake.values() if x.name not in held and pause_of(x)
     }
     lines += [f"{name} stays paused: {reason}" for name, reason in sorted(kept.items())]
+    held = [x for x in sentences(standing(one)) if not x.startswith("paused: ")]
+    lines += [f"{one.name}: {sentence}" for sentence in held]
     return "\n".join(lines)
 
 

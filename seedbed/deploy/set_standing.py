@@ -6,7 +6,7 @@ from typing import Any
 
 from seedbed.deploy.obstacles import Events, pod_obstacle, pod_state, refusal
 from seedbed.deploy.programs import attempt
-from seedbed.deploy.set_releases import OVER, ClusterSet, everything_in
+from seedbed.deploy.set_releases import OVER, ClusterSet, everything_in, states_in_words
 
 _WORDS = {
     "paused": "paused: ",
@@ -20,7 +20,7 @@ def standing(one: ClusterSet) -> dict[str, str | None]:
     """Return what keeps a set from going on, by its kind; None where it does not."""
     return {
         "paused": one.paused or None,
-        "holds": one.state.get("holds") or None,
+        "holds": one.state.get("holds") or _why_all_wait(one) or None,
         "ended_by": one.state.get("endedBy") or None,
         "controller": _why_silent(one) or None,
     }
@@ -36,6 +36,15 @@ def sentences(found: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def _why_all_wait(one: ClusterSet) -> str:
+    """Return why the first run waits, where each that is to go on waits for a reason of its own."""
+    going = {x: run for x, run in one.runs.items() if run["state"] not in (*OVER, "paused")}
+    if not going or not all(x["state"] == "waiting" and x.get("reason") for x in going.values()):
+        return ""
+    name, run = next(iter(going.items()))
+    return f"{name}: {run['reason']}"
+
+
 def news_of(name: str, namespace: str) -> str:
     """Return what the controller of a set does, which has told it since it is ready.
 
@@ -44,14 +53,19 @@ def news_of(name: str, namespace: str) -> str:
     """
     one = next((x for x in everything_in(namespace).sets if x.name == name), None)
     held = sentences(standing(one)) if one is not None else []
+    if not held and one is not None and one.runs and _is_over(one):
+        return f"all its runs are over ({states_in_words(one.runs)})"
     return "; ".join(held) or "its controller starts runs while there is room"
+
+
+def _is_over(one: ClusterSet) -> bool:
+    return all(run["state"] in OVER for run in one.runs.values())
 
 
 def _why_silent(one: ClusterSet) -> str:
     """Return why the controller of a set saves nothing, with what to do; empty where it does."""
     has_begun = "unixTime" in one.state
-    is_over = bool(one.runs) and all(run["state"] in OVER for run in one.runs.values())
-    if is_over or (has_begun and not one.is_silent()):
+    if (one.runs and _is_over(one)) or (has_begun and not one.is_silent()):
         return ""
     at = f"-n {one.namespace}"
     if one.controller is None:

@@ -204,6 +204,14 @@ def test_a_set_resumes_with_runs_that_have_left_meanwhile(
     assert main(["resume", "lr"]) == 0
     assert paused(cluster) == NOTHING
     assert "lr resumes, with lr-a, lr-b" in capsys.readouterr().err
+    assert main(["pause", "lr"]) == 0
+    bound = "budget.dollars: $0.03 of $0.02"
+    cluster.writes("lr-set-state", endedBy=bound, holds="paused: seedbed pause lr")
+    capsys.readouterr()
+    assert main(["resume", "lr"]) == 0
+    said = capsys.readouterr().err
+    assert f"lr: ended by: {bound}" in said, "nothing goes on all the same"
+    assert "paused: seedbed" not in said
     # A run that rests is paused before it starts again, by its name alone, too.
     assert main(["pause", "lr-a"]) == 0
     assert "it is not started before it is resumed" in capsys.readouterr().err

@@ -123,6 +123,22 @@ def test_a_held_set_is_told_by_list_in_the_words_of_status(
     assert capsys.readouterr().out.count(why) == 1
 
 
+def test_a_set_of_which_each_run_is_refused_has_the_reason(
+    cluster: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    waits = {"state": "waiting", "reason": "exceeded quota: rl"}
+    held = {"state": "paused", "reason": "for a talk"}
+    cluster.a_set("full", {"a": waits, "b": waits, "c": held, "d": RUNS["lr-b"]})
+    cluster.a_set("part", {"a": waits, "b": {"state": "starting"}})
+    for words in (["status", "full"], ["list", "full"], ["list"]):
+        assert main(words) == 0
+        said = "".join(capsys.readouterr())
+        assert "nothing else starts: a: exceeded quota: rl" in said
+        assert "part: nothing else" not in said
+    assert main(["status", "part"]) == 0
+    assert "nothing else starts" not in capsys.readouterr().out
+
+
 def test_failures_and_preemptions_are_told_apart(
     cluster: StandIn, capsys: pytest.CaptureFixture[str]
 ) -> None:
