@@ -22,6 +22,7 @@ from seedbed.deploy.plan import ApiObject
 from seedbed.deploy.programs import run as call
 from seedbed.deploy.set_fetch import copy_of_set
 from seedbed.deploy.set_names import (
+    check_settings,
     confirmed_before,
     names_of_runs,
     objects_in,
@@ -128,6 +129,7 @@ def deploy_set(args: argparse.Namespace) -> None:
     limits = Limits(args.max_learners, args.max_actors or 0, args.max_gpus or 0)
     before = _objects_before(args, wanted.name)
     folder = None if args.confirm is None else _copy_of(args, wanted)
+    check_settings(wanted, before)
     fresh = (
         confirmed_before(wanted, before)
         if folder is None

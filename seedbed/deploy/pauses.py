@@ -226,8 +226,8 @@ def _resume_set(one: ClusterSet) -> str:
         x.name: pause_of(x) for x in one.awake.values() if x.name not in held and pause_of(x)
     }
     lines += [f"{name} stays paused: {reason}" for name, reason in sorted(kept.items())]
-    held = [x for x in sentences(standing(one)) if not x.startswith("paused: ")]
-    lines += [f"{one.name}: {sentence}" for sentence in held]
+    others = [x for x in sentences(standing(one)) if not x.startswith("paused: ")]
+    lines += [f"{one.name}: {sentence}" for sentence in others]
     return "\n".join(lines)
 
 

@@ -17,6 +17,7 @@ from seedbed.deploy.programs import attempt
 from seedbed.deploy.set_releases import ClusterSet
 from seedbed.runtime.exit_codes import ConfigError, SeedbedError
 from seedbed.sets.confirmation import CHOICE_FILE, read_choice
+from seedbed.sets.folder import changes_of
 from seedbed.sets.identity import digest
 from seedbed.sets.resolve import ResolvedSet, resolve
 from seedbed.sets.sweep import read_sweep
@@ -86,22 +87,33 @@ def names_of_runs(wanted: ResolvedSet, there: Sequence[ApiObject]) -> list[str]:
     return [*(names | taken)]
 
 
+def check_settings(wanted: ResolvedSet, there: Sequence[ApiObject]) -> None:
+    """Refuse other settings than those of a set on the cluster, whose runs keep theirs.
+
+    Args:
+        wanted: The set.
+        there: Objects of its release of before; without its files nothing is compared.
+
+    Raises:
+        SeedbedError: RESUME_REFUSED, with the settings.
+    """
+    before = _resolved(_as_set(wanted.name, there))
+    if before is not None:
+        place = f"the set {wanted.name}"
+        changes_of(before.base, wanted, before.sweep.axes, place, "set (--name)")
+
+
 def others_of(wanted: ResolvedSet, there: Sequence[ApiObject]) -> list[str]:
     """Return the names of the runs that a set on the cluster has, and a command does not name.
-
-    Of what an uninstall has left nothing tells which runs are today's, under other names.
 
     Args:
         wanted: The set, with the runs that confirm it.
         there: Objects of its release of before.
     """
     before = _as_set(wanted.name, there)
-    if not before.runs or not (digests := _runs_of(before, wanted)):
-        return []
-    named = {run.digest for run in wanted.runs}
-    # Of a run of still earlier commands there is the name alone.
-    names = {run.name for run in wanted.runs}
-    return [one for one in before.runs if digests.get(one, "") not in named and one not in names]
+    digests = _runs_of(before, wanted) if before.runs else {}
+    named = {"", *(run.digest for run in wanted.runs)}
+    return [one for one in before.runs if digests.get(one, "") not in named]
 
 
 def confirmed_before(wanted: ResolvedSet, there: Sequence[ApiObject]) -> ResolvedSet | None:
@@ -139,18 +151,29 @@ def _granted(name: str, objects: Sequence[ApiObject]) -> Iterator[str]:
 def _runs_of(before: ClusterSet, wanted: ResolvedSet) -> dict[str, str]:
     """Return the digests of the runs of the release of before, by their names of then.
 
-    They are of the settings that vary today. A sweep that this version does not read has none.
+    They are of the settings that vary today. Of the runs of still earlier commands, and of all
+    after an uninstall, they are those that the controller had, of what varied then.
+    """
+    digests = {name: row.get("digest", "") for name, row in before.runs.items()}
+    if (every := _resolved(before)) is not None:
+        digests |= {run.name: digest(run.experiment, wanted.sweep.axes) for run in every.runs}
+    return digests
+
+
+def _resolved(before: ClusterSet) -> ResolvedSet | None:
+    """Return the set of the release of before, with the runs that confirm it.
+
+    It is None where its files are gone, or are not read by this version.
     """
     texts = before.given
     if not {"sweep.yaml", "experiment.yaml"} <= texts.keys():
-        return {}
+        return None
     with tempfile.TemporaryDirectory(prefix="seedbed-deploy-") as folder:
         for name in ("sweep.yaml", "experiment.yaml"):
             (Path(folder) / name).write_text(texts[name])
         try:
             found = resolve(read_sweep(Path(folder) / "sweep.yaml"), "the sweep of before")
         except SeedbedError:
-            return {}
+            return None
         # Also resolved from these files.
-        every = found.joined(confirmed_before(found, before.objects))
-    return {run.name: digest(run.experiment, wanted.sweep.axes) for run in every.runs}
+        return found.joined(confirmed_before(found, before.objects))

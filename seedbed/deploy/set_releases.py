@@ -44,6 +44,7 @@ class RunEntry(TypedDict, total=False):
     seconds_left: float | None
     failures: int  # of its own
     preemptions: int  # pods of its learner that a drain, an eviction or a lost node has taken
+    digest: str  # of its settings, as the folder of the set has it
 
 
 class ClusterSet(NamedTuple):
@@ -225,7 +226,7 @@ def find_set(name: str, namespace: str) -> ClusterSet:
         raise SeedbedError(
             ExitCode.USAGE,
             f"{name} in namespace {namespace} is a run of the set {found.of_set}, which has the "
-            f"rows of all its runs: name {found.of_set}",
+            f"rows of all its runs: `seedbed status {found.of_set} -n {namespace}`, or `compare`",
         )
     raise SeedbedError(
         ExitCode.USAGE,

@@ -149,7 +149,7 @@ class Spending:
             wanted = self._dollars_of(member, wanted_frames, price)
             left = budget.dollars - spent.dollars
             if price is None and running and (wanted is None or None in reserved):
-                return "budget.dollars: no run has measured the price of a frame yet"
+                return "budget.dollars: until the first run has measured the price of a frame"
             taken = sum(one or 0.0 for one in reserved)
             if taken + (wanted or 0.0) > left:
                 return (

@@ -14,7 +14,7 @@ A folder with experiments alone is a set, too.
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -328,6 +328,15 @@ def as_in_folder(path: Path, wanted: ResolvedSet) -> list[Run]:
     return [run for run, _ in _matched(path, index, wanted)]
 
 
+def digests_of(path: Path) -> dict[str, str]:
+    """Return the digests of the runs of a set, by name.
+
+    Raises:
+        SeedbedError: RUN_DIRECTORY, the folder cannot be read.
+    """
+    return {run["name"]: run["digest"] for run in _index(path)["runs"]}
+
+
 def confirming(path: Path) -> set[str]:
     """Return the names of the runs that confirm what the others of a set have chosen."""
     if not is_set(path):
@@ -470,20 +479,39 @@ def _changes(path: Path, index: Mapping[str, Any], wanted: ResolvedSet) -> list[
         SeedbedError: RESUME_REFUSED, a run does not take one of them as it resumes.
     """
     base = path / _OWN / "experiment.yaml"
-    changes = compare(read_stored(base.read_text(), str(base)), wanted.base)
-    axes = {*index["axes"], *wanted.sweep.axes}
+    before = read_stored(base.read_text(), str(base))
+    return changes_of(before, wanted, index["axes"], str(path), "folder (--out)")
+
+
+def changes_of(
+    before: Experiment, wanted: ResolvedSet, axes: Collection[str], place: str, other: str
+) -> list[Change]:
+    """Return how what every run has differs from what it had.
+
+    Args:
+        before: Settings that every run had.
+        wanted: The set.
+        axes: Keys that varied.
+        place: Where the runs are, in errors.
+        other: What another set takes, with its option.
+
+    Raises:
+        SeedbedError: RESUME_REFUSED, a run does not take one of them as it resumes.
+    """
+    changes = compare(before, wanted.base)
+    vary = {*axes, *wanted.sweep.axes}
     refused = [
         f"  {change.text}"
         for change in changes
         if change.key_class is not FREE
         and change.key != "seed"
-        and not any(is_within(axis, change.key) for axis in axes)
+        and not any(is_within(axis, change.key) for axis in vary)
     ]
     if refused:
         lines = [
-            f"the runs of {path} have other settings, and a set with both would compare nothing:",
+            f"the runs of {place} have other settings, and a set with both would compare nothing:",
             *refused,
-            "set them back, take them as axes, or name another folder (--out)",
+            f"set them back, take them as axes, or name another {other}",
         ]
         raise SeedbedError(ExitCode.RESUME_REFUSED, "\n".join(lines))
     return changes

@@ -31,7 +31,7 @@ from seedbed.services.sets.rows import Learner, Visits
 from seedbed.services.sets.spec import Spec
 from seedbed.sets.admission import Admission
 from seedbed.sets.ends import has_failed
-from seedbed.sets.folder import Member, write_set
+from seedbed.sets.folder import Member, digests_of, write_set
 from seedbed.sets.halving import members_at_rungs
 from seedbed.sets.needs import Limits, needs_of
 from seedbed.sets.run_objects import objects_of_run
@@ -88,6 +88,7 @@ class SetController:
         admission: Which run starts next.
         page: What is told of the set.
         limits: The set's limits.
+        digests: Digests of the runs' settings, by name.
     """
 
     def __init__(
@@ -108,6 +109,8 @@ class SetController:
         self._frees_volumes = frees_volumes
         self._refusal = ""
         self._unwritten = ""
+        self.errors: Counter[str] = Counter()
+        self.digests: dict[str, str] = {}
         self._write_set()
         self.book = Book.read(folder / "set" / "cluster.json")
         self.admission = Admission(
@@ -128,7 +131,6 @@ class SetController:
         self._ending: dict[str, float] = {}  # since when a run ends, by the monotonic clock
         self._finished: dict[str, float] = {}  # when a run was first seen as finished
         self.ended_by = ""
-        self.errors: Counter[str] = Counter()
         self.page = Page(self)
         self.reconciled_at = 0.0
 
@@ -244,6 +246,10 @@ class SetController:
                 self._unwritten = error.__cause__.strerror or str(error)
             else:
                 self._refusal = str(error)
+        self._try("folder", self._read_digests)
+
+    def _read_digests(self) -> None:
+        self.digests = digests_of(self._folder)
 
     # --- what is read ------------------------------------------------
 

@@ -36,6 +36,7 @@ class Row(TypedDict):
         seconds_left: Time to its end; None where that is not known.
         failures: Times that its learner has failed, whether a restart followed or not.
         preemptions: Pods of its learner that a drain, an eviction or the loss of a node has taken.
+        digest: Digest of its settings, by which a later command finds it.
     """
 
     state: str
@@ -47,6 +48,7 @@ class Row(TypedDict):
     seconds_left: float | None
     failures: int
     preemptions: int
+    digest: str
 
 
 class Page:
@@ -159,6 +161,7 @@ class Page:
             seconds_left=max(left, default=None) if state == "training" else None,
             failures=sum(entry.restarts.values()) + len(read_ends(member)),
             preemptions=len(entry.preempted),
+            digest=self._of.digests.get(member.name, ""),
         )
         if state in ("finished", "pruned") and not entry.is_up:
             self._ended[member.name] = row
@@ -198,9 +201,12 @@ class Page:
         if entry.volumes:
             return "waiting", "its volumes are freed, and with them what it would go on from"
         if entry.end == "refused":
-            return "waiting", entry.why
+            again = time.strftime("%H:%M:%S", time.gmtime(entry.again))
+            return "waiting", f"{entry.why}; tried again from {again} UTC on, as there is room"
         if any(statuses) and (reached := member.lacks_evaluation):
             return "waiting", f"for its last evaluation, having met {printable(reached)}"
+        if statuses and all(one.get("state") == "evaluating" for one in statuses):
+            return "waiting", "for its last evaluation, which was cut off"
         return "waiting", ""
 
 

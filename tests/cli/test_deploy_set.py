@@ -22,7 +22,7 @@ from seedbed.deploy.set_shapes import RESOURCES
 from seedbed.deploy.sizes import LIMIT_BYTES
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.services.sets.spec import read_spec
-from seedbed.sets.folder import read_members, write_set
+from seedbed.sets.folder import digests_of, read_members, write_set
 from seedbed.sets.resolve import resolve
 from seedbed.sets.run_objects import objects_of_run, shape_of
 from seedbed.sets.sweep import read_sweep
@@ -310,9 +310,11 @@ def test_an_upgrade_on_a_cluster_finds_the_names_of_before(
 ) -> None:
     """Also where an uninstall has left the state, or no controller has written one yet."""
     first = render(tmp_path / "out", *sweep_of(tmp_path / "sweep", "0.001", "0.001", "0.003"))
-    names = as_controller(first, tmp_path / "spec", tmp_path / "set")
+    as_controller(first, tmp_path / "spec", tmp_path / "set")
     state = first["ConfigMap", "lab-set-state"]
-    runs = json.dumps({name: {"state": "waiting"} for name in names})
+    digests = digests_of(tmp_path / "set")
+    rows = {name: {"state": "waiting", "digest": digests[name]} for name in digests}
+    runs = json.dumps(rows)
     state["binaryData"] = {"runs.json.gz": base64.b64encode(gzip.compress(runs.encode())).decode()}
     there = {
         "all": [first["ConfigMap", "lab-set"], state, first["Role", "lab-set"]],
@@ -331,7 +333,7 @@ def test_an_upgrade_on_a_cluster_finds_the_names_of_before(
     assert not told, "the run of before has another name, and is one of today's"
     assert main([*sweep_of(tmp_path / "sweep", "0.005", "0.005", "0.001")]) == 0
     told = "beside these the set has 1 run" in capsys.readouterr().err
-    assert told == (left == "all"), "else nothing tells what its runs are"
+    assert told == (left != "role"), "else nothing tells what its runs are"
     (tmp_path / "second").mkdir()
     words = sweep_of(tmp_path / "sweep", "0.005", "0.005", "0.001")
     second = render(tmp_path / "second", *words)
@@ -339,6 +341,10 @@ def test_an_upgrade_on_a_cluster_finds_the_names_of_before(
     found = programs.values("set")["names"]
     assert {*used} <= {*found}
     assert "other-s1" not in found
+    same = sweep_of(tmp_path / "sweep", "0.001", "0.001", "0.003")
+    assert main([*same]) == 0
+    known = left != "role" or "lab-set" in str(there[0])
+    assert (sorted(programs.values("set")["names"]) == sorted(digests)) == known, "none twice"
 
 
 @pytest.mark.parametrize("option", [["--dry-run"], ["--render", "out"]])
@@ -636,6 +642,11 @@ def of_the_set(programs: Programs, runs: dict[str, Any], **data: str) -> None:
     [
         ({}, "is up: its controller starts runs while there is room"),
         ({"paused": "for a talk"}, "is up: paused: for a talk"),
+        (
+            {"run": "refused"},
+            "is up: nothing else starts: cartpole-vtrace-lr-1e-3-s1: exceeded quota: rl",
+        ),
+        ({"run": "finished"}, "is up: all its runs are over (1 of 1 finished)"),
         ({"endedBy": "budget.dollars: $0.01 of $0.01"}, "is up: ended by: budget.dollars"),
         ({"holds": "3 runs in a row ended alike"}, "is up: nothing else starts: 3 runs in a row"),
     ],
@@ -643,7 +654,12 @@ def of_the_set(programs: Programs, runs: dict[str, Any], **data: str) -> None:
 def test_what_the_set_does_is_told_when_its_controller_is_up(
     programs: Programs, capsys: pytest.CaptureFixture[str], data: dict[str, str], told: str
 ) -> None:
-    of_the_set(programs, {"cartpole-vtrace-lr-1e-3-s1": {"state": "waiting"}}, **data)
+    row = {
+        "refused": {"state": "waiting", "reason": "exceeded quota: rl"},
+        "finished": {"state": "finished"},
+        "waiting": {"state": "waiting"},
+    }[data.pop("run", "waiting")]
+    of_the_set(programs, {"cartpole-vtrace-lr-1e-3-s1": row}, **data)
     assert main([*SET]) == 0
     assert told in capsys.readouterr().err
 
@@ -654,7 +670,8 @@ def test_runs_that_a_later_command_does_not_name_are_told(
     rates = RATES.removeprefix("experiment.")
     wanted = resolve(read_sweep("cartpole-vtrace", [rates], {"seeds": 3}), "a sweep")
     names = [run.name for run in wanted.runs]
-    of_the_set(programs, {name: {"state": "waiting"} for name in [*names, "of-long-ago"]})
+    rows = {name: {"state": "waiting"} for name in names}
+    of_the_set(programs, rows | {"of-long-ago": {"state": "finished", "digest": "0" * 16}})
     there = json.loads((programs.folder / "seedbed-set.json").read_text())
     there["items"][0]["data"] = render(tmp_path, *SET, "--seeds", "3")[
         "ConfigMap", "cartpole-vtrace-set"
@@ -665,6 +682,28 @@ def test_runs_that_a_later_command_does_not_name_are_told(
     told = "beside these the set has 4 runs that this command does not name, and that go on: "
     others = [name for name in names if name.endswith("s3")]
     assert told + ", ".join([*others, "of-long-ago"]) in capsys.readouterr().err
+
+
+def test_other_settings_are_refused_before_the_install(
+    programs: Programs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_the_set(programs, {})
+    there = json.loads((programs.folder / "seedbed-set.json").read_text())
+    before = render(tmp_path, *SET)["ConfigMap", "cartpole-vtrace-set"]["data"]
+    there["items"][0]["data"] = before
+    (programs.folder / "seedbed-set.json").write_text(json.dumps(there))
+    other = ("--set", "experiment.vtrace.entropy_cost=0.5")
+    assert main([*SET, *other]) == ExitCode.RESUME_REFUSED
+    said = capsys.readouterr().err
+    assert "the runs of the set cartpole-vtrace have other settings" in said
+    assert "vtrace.entropy_cost" in said
+    assert "name another set (--name)" in said
+    assert not programs.log("helm")
+    # As an axis it is one that the runs of before do not have, and a later stop is theirs, too.
+    as_axis = ("--set", "experiment.vtrace.entropy_cost=0.5,0.1")
+    later = ("--set", "experiment.stop.env_frames=2000000")
+    for words in ((), as_axis, later):
+        assert main([*SET, *words]) == 0, capsys.readouterr().err
 
 
 def test_a_retry_is_refused_where_no_cluster_is_changed(

@@ -129,6 +129,13 @@ def test_an_end_by_the_bound_during_the_last_evaluation_hides_no_reason(
     one.reconcile()
     told = "for its last evaluation, having met stop.env_frames: 200000"
     assert (cluster.states()[name], cluster.rows[name]["reason"]) == ("waiting", told)
+    # Nor did its summary come home.
+    (member.run / "summary.json").unlink()
+    file = member.run / "status.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "state": "evaluating"}))
+    one.reconcile()
+    told = "for its last evaluation, which was cut off"
+    assert (cluster.states()[name], cluster.rows[name]["reason"]) == ("waiting", told)
 
 
 def test_a_person_pauses_runs_and_only_a_person_resumes_them(
@@ -262,6 +269,7 @@ def test_what_the_api_server_refuses_waits_and_the_others_go_on(
     until(cluster, one, lambda: all(cluster.states()[name] == "finished" for name in others))
     until(cluster, one, lambda: cluster.states()[bad] == "waiting")
     assert reason in cluster.rows[bad]["reason"]
+    assert "; tried again from " in cluster.rows[bad]["reason"]
     assert not [name for _, name in cluster.objects if name.startswith(bad)], "nothing is left"
     full["is"] = False
     until(cluster, one, lambda: all_are(cluster, "finished"))
