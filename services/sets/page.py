@@ -200,6 +200,8 @@ class Page:
             return "paused", reason
         if entry.volumes:
             return "waiting", "its volumes are freed, and with them what it would go on from"
+        if entry.end == "refused" and entry.is_up:
+            return "waiting", entry.why
         if entry.end == "refused":
             again = time.strftime("%H:%M:%S", time.gmtime(entry.again))
             return "waiting", f"{entry.why}; tried again from {again} UTC on, as there is room"
