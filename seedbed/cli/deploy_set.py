@@ -22,8 +22,8 @@ from seedbed.deploy.plan import ApiObject
 from seedbed.deploy.programs import run as call
 from seedbed.deploy.set_fetch import copy_of_set
 from seedbed.deploy.set_names import (
+    Before,
     check_settings,
-    confirmed_before,
     names_of_runs,
     objects_in,
     objects_of_file,
@@ -127,14 +127,10 @@ def deploy_set(args: argparse.Namespace) -> None:
     _check_name(sweep, args.experiment)
     wanted = resolve_set(sweep, args.experiment)
     limits = Limits(args.max_learners, args.max_actors or 0, args.max_gpus or 0)
-    before = _objects_before(args, wanted.name)
+    before = Before(wanted, _objects_before(args, wanted.name))
     folder = None if args.confirm is None else _copy_of(args, wanted)
     check_settings(wanted, before)
-    fresh = (
-        confirmed_before(wanted, before)
-        if folder is None
-        else confirmation(folder, wanted, args.confirm)
-    )
+    fresh = before.confirmed if folder is None else confirmation(folder, wanted, args.confirm)
     every = wanted.joined(fresh)
     choice = choice_text(fresh) if fresh is not None else ""
     shapes = _shapes(every, chart, registry)

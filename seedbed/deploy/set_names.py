@@ -8,6 +8,7 @@ names stay.
 import json
 import tempfile
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import yaml
@@ -66,20 +67,90 @@ def _of(name: str, objects: Sequence[ApiObject]) -> list[ApiObject]:
     ]
 
 
-def names_of_runs(wanted: ResolvedSet, there: Sequence[ApiObject]) -> list[str]:
+class Before:
+    """What earlier commands have left of a set on a cluster.
+
+    Args:
+        wanted: What the set is to be now.
+        objects: Objects of its release of before, or what is left of it.
+
+    Attributes:
+        there: The set as it is there.
+    """
+
+    def __init__(self, wanted: ResolvedSet, objects: Sequence[ApiObject]) -> None:
+        self._wanted, self._objects = wanted, objects
+        self.there = ClusterSet(wanted.name, "", [*objects], {}, {})
+
+    @cached_property
+    def resolved(self) -> ResolvedSet | None:
+        """The set of the newest command, with the runs that confirm it.
+
+        It is None where its files are gone, or are not read by this version.
+        """
+        texts = self.there.given
+        if not {"sweep.yaml", "experiment.yaml"} <= texts.keys():
+            return None
+        with tempfile.TemporaryDirectory(prefix="seedbed-deploy-") as folder:
+            for name in ("sweep.yaml", "experiment.yaml"):
+                (Path(folder) / name).write_text(texts[name])
+            try:
+                found = resolve(read_sweep(Path(folder) / "sweep.yaml"), "the sweep of before")
+            except SeedbedError:
+                return None
+            # Also resolved from these files.
+            return found.joined(self._confirmed(found))
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """Digests of the runs, by their names of then.
+
+        They are of the settings that vary today. Of the runs of still earlier commands, and of all
+        after an uninstall, they are those that the controller had, of what varied then.
+        """
+        found = {name: row.get("digest", "") for name, row in self.there.runs.items()}
+        if self.resolved is not None:
+            axes = self._wanted.sweep.axes
+            found |= {run.name: digest(run.experiment, axes) for run in self.resolved.runs}
+        return found
+
+    @property
+    def names(self) -> dict[str, None]:
+        """Names of runs that the set has, or whose states its Roles hold."""
+        granted = _granted(self.there.name, self._objects)
+        return {**dict.fromkeys(self.there.runs), **dict.fromkeys(granted)}
+
+    @property
+    def confirmed(self) -> ResolvedSet | None:
+        """The runs by which the release confirms; None where there are none.
+
+        Of other axes than today's there are none: what the set has of them stays as it is.
+        """
+        return self._confirmed(self._wanted)
+
+    def _confirmed(self, wanted: ResolvedSet) -> ResolvedSet | None:
+        text = self.there.given.get(CHOICE_FILE)
+        try:
+            fresh = read_choice(wanted, text) if text else None
+        except SeedbedError:
+            return None
+        is_same = fresh and all({*run.values} == {*wanted.sweep.axes} for run in fresh.runs)
+        return fresh if is_same else None
+
+
+def names_of_runs(wanted: ResolvedSet, before: Before) -> list[str]:
     """Return the names of a set's runs: those of a command, and those that follow from before.
 
     Args:
-        wanted: The set.
-        there: Objects of its release of before, or what is left of it.
+        wanted: The set, with the runs that confirm it.
+        before: What is there of it.
 
     Returns:
         Those of `wanted` first, in its order.
     """
     names = dict.fromkeys(run.name for run in wanted.runs)
-    before = _as_set(wanted.name, there)
-    taken = {**dict.fromkeys(before.runs), **dict.fromkeys(_granted(wanted.name, there))}
-    same = _runs_of(before, wanted) if taken else {}
+    taken = before.names
+    same = before.digests if taken else {}
     owners = {name: same.get(name, "") for name in taken}
     for run in wanted.runs:
         if owners.setdefault(run.name, run.digest) != run.digest:
@@ -87,55 +158,31 @@ def names_of_runs(wanted: ResolvedSet, there: Sequence[ApiObject]) -> list[str]:
     return [*(names | taken)]
 
 
-def check_settings(wanted: ResolvedSet, there: Sequence[ApiObject]) -> None:
+def check_settings(wanted: ResolvedSet, before: Before) -> None:
     """Refuse other settings than those of a set on the cluster, whose runs keep theirs.
 
     Args:
         wanted: The set.
-        there: Objects of its release of before; without its files nothing is compared.
+        before: What is there of it; without its files nothing is compared.
 
     Raises:
         SeedbedError: RESUME_REFUSED, with the settings.
     """
-    before = _resolved(_as_set(wanted.name, there))
-    if before is not None:
-        place = f"the set {wanted.name}"
-        changes_of(before.base, wanted, before.sweep.axes, place, "set (--name)")
+    if (old := before.resolved) is not None:
+        changes_of(old.base, wanted, old.sweep.axes, f"the set {wanted.name}", "set (--name)")
 
 
-def others_of(wanted: ResolvedSet, there: Sequence[ApiObject]) -> list[str]:
+def others_of(wanted: ResolvedSet, before: Before) -> list[str]:
     """Return the names of the runs that a set on the cluster has, and a command does not name.
 
     Args:
         wanted: The set, with the runs that confirm it.
-        there: Objects of its release of before.
+        before: What is there of it.
     """
-    before = _as_set(wanted.name, there)
-    digests = _runs_of(before, wanted) if before.runs else {}
+    runs = before.there.runs
+    digests = before.digests if runs else {}
     named = {"", *(run.digest for run in wanted.runs)}
-    return [one for one in before.runs if digests.get(one, "") not in named]
-
-
-def confirmed_before(wanted: ResolvedSet, there: Sequence[ApiObject]) -> ResolvedSet | None:
-    """Return the runs by which a release of before confirms; None where there are none.
-
-    Of other axes than today's there are none: what the set has of them stays as it is.
-
-    Args:
-        wanted: The set.
-        there: Objects of its release of before.
-    """
-    text = _as_set(wanted.name, there).given.get(CHOICE_FILE)
-    try:
-        fresh = read_choice(wanted, text) if text else None
-    except SeedbedError:
-        return None
-    is_same = fresh and all({*run.values} == {*wanted.sweep.axes} for run in fresh.runs)
-    return fresh if is_same else None
-
-
-def _as_set(name: str, objects: Sequence[ApiObject]) -> ClusterSet:
-    return ClusterSet(name, "", [*objects], {}, {})
+    return [one for one in runs if digests.get(one, "") not in named]
 
 
 def _granted(name: str, objects: Sequence[ApiObject]) -> Iterator[str]:
@@ -146,34 +193,3 @@ def _granted(name: str, objects: Sequence[ApiObject]) -> Iterator[str]:
                 run = one.removesuffix(_STATE)
                 if "configmaps" in rule["resources"] and run not in (one, f"{name}-set"):
                     yield run
-
-
-def _runs_of(before: ClusterSet, wanted: ResolvedSet) -> dict[str, str]:
-    """Return the digests of the runs of the release of before, by their names of then.
-
-    They are of the settings that vary today. Of the runs of still earlier commands, and of all
-    after an uninstall, they are those that the controller had, of what varied then.
-    """
-    digests = {name: row.get("digest", "") for name, row in before.runs.items()}
-    if (every := _resolved(before)) is not None:
-        digests |= {run.name: digest(run.experiment, wanted.sweep.axes) for run in every.runs}
-    return digests
-
-
-def _resolved(before: ClusterSet) -> ResolvedSet | None:
-    """Return the set of the release of before, with the runs that confirm it.
-
-    It is None where its files are gone, or are not read by this version.
-    """
-    texts = before.given
-    if not {"sweep.yaml", "experiment.yaml"} <= texts.keys():
-        return None
-    with tempfile.TemporaryDirectory(prefix="seedbed-deploy-") as folder:
-        for name in ("sweep.yaml", "experiment.yaml"):
-            (Path(folder) / name).write_text(texts[name])
-        try:
-            found = resolve(read_sweep(Path(folder) / "sweep.yaml"), "the sweep of before")
-        except SeedbedError:
-            return None
-        # Also resolved from these files.
-        return found.joined(confirmed_before(found, before.objects))

@@ -14,7 +14,7 @@ import yaml
 
 from seedbed.cli.main import main
 from seedbed.config.load import dump_experiment
-from seedbed.deploy.set_names import names_of_runs
+from seedbed.deploy.set_names import Before, names_of_runs
 from seedbed.runs.evaluations import append_evaluation
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.services.sets.spec import read_spec
@@ -181,4 +181,6 @@ def test_the_roles_hold_the_names_of_settings_that_read_alike(tmp_path: Path) ->
     write_set(tmp_path, wanted)
     write_set(tmp_path, fresh, confirms=True)
     every = replace(wanted, runs=[*wanted.runs, *fresh.runs])
-    assert {one.name for one in read_members(tmp_path)} <= {*names_of_runs(every, [])}
+    assert {one.name for one in read_members(tmp_path)} <= {
+        *names_of_runs(every, Before(every, []))
+    }
