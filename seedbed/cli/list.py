@@ -17,7 +17,6 @@ from seedbed.deploy.programs import has_namespace
 from seedbed.deploy.releases import has_cluster
 from seedbed.deploy.rows import row_of_release, rows_of, rows_of_runs
 from seedbed.deploy.set_releases import (
-    OVER,
     ClusterSet,
     LeftVolumes,
     everything_in,
@@ -134,7 +133,7 @@ def _tell_of_nothing(namespace: str, folder: Path) -> None:
 
 def _tell_standing(one: ClusterSet) -> None:
     """Say why a set with runs to go does not go on, in the words of `seedbed status`."""
-    if not one.runs or any(entry["state"] not in OVER for entry in one.runs.values()):
+    if not one.is_over:
         for sentence in sentences(standing(one)):
             print_lines(f"{one.namespace}/{one.name}: {sentence}")
 

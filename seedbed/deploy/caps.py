@@ -1,7 +1,7 @@
 """How far the awake runs of a set may pass its bound while no controller is there to end them."""
 
 from seedbed.deploy.plan import cap_of
-from seedbed.deploy.set_releases import everything_in
+from seedbed.deploy.set_releases import set_there
 from seedbed.runtime.formats import money
 from seedbed.runtime.text import counted
 
@@ -20,9 +20,9 @@ def told_of_caps(name: str, namespace: str, dollars: float) -> str:
         A sentence with both numbers; empty where they cannot pass it.
 
     Raises:
-        SeedbedError: As `everything_in`.
+        SeedbedError: As `set_there`.
     """
-    one = next((x for x in everything_in(namespace).sets if x.name == name), None)
+    one = set_there(name, namespace)
     if not dollars or one is None or not one.awake:
         return ""
     caps = [cap_of(run.objects) for run in one.awake.values()]

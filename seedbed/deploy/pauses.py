@@ -169,7 +169,7 @@ def _pause_set(one: ClusterSet) -> str:
     if one.paused:
         return f"{one.name} is paused already: {one.paused}"
     runs = one.runs
-    if runs and all(entry["state"] in OVER for entry in runs.values()):
+    if one.is_over:
         return f"{one.name} is over already: {states_in_words(runs)}"
     # The controller starts no other run from now on.
     _write(one.namespace, f"{one.name}-set-state", paused=_reason(one))
@@ -191,7 +191,7 @@ def _pause_set(one: ClusterSet) -> str:
 def _resume_set(one: ClusterSet) -> str:
     if not one.paused:
         runs = one.runs
-        if runs and all(entry["state"] in OVER for entry in runs.values()):
+        if one.is_over:
             raise SeedbedError(
                 ExitCode.DEPLOY,
                 f"{one.name} is over: {states_in_words(runs)}. More seeds, values or frames in its "

@@ -9,7 +9,6 @@ from seedbed.deploy.plan import first_pod
 from seedbed.deploy.programs import run
 from seedbed.deploy.releases import METER_SILENT_S, Release
 from seedbed.deploy.set_releases import (
-    OVER,
     ClusterSet,
     Found,
     RunEntry,
@@ -70,8 +69,7 @@ def row_of_set(one: ClusterSet) -> dict[str, Any]:
     }
     if "dollars" in state:
         row["dollars"] = float(state["dollars"])
-    is_over = all(entry["state"] in OVER for entry in entries)
-    word = "paused" if one.paused else "SILENT" if one.is_silent() and not is_over else ""
+    word = "paused" if one.paused else "SILENT" if one.is_silent() and not one.is_over else ""
     if word:
         row |= {"state": f"{word}: {row['state']}", "seconds_left": None}
     return row

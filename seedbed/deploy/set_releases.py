@@ -115,6 +115,12 @@ class ClusterSet(NamedTuple):
         """Reason of a person who has paused the whole set; empty while it is not."""
         return self.state.get("paused", "")
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the set has runs, and none of them trains a further frame."""
+        runs = self.runs
+        return bool(runs) and all(run["state"] in OVER for run in runs.values())
+
     def is_silent(self) -> bool:
         """Whether the controller has saved nothing for as long as makes a meter silent."""
         at = self.state.get("unixTime")
@@ -236,16 +242,22 @@ def find_set(name: str, namespace: str) -> ClusterSet:
     )
 
 
+def set_there(name: str, namespace: str) -> ClusterSet | None:
+    """Return the set of a name; None where there is none.
+
+    Raises:
+        SeedbedError: As `releases_of`.
+    """
+    return next((one for one in everything_in(namespace).sets if one.name == name), None)
+
+
 def set_of_run(release: Release) -> ClusterSet | None:
     """Return the set whose run a release is; None for one of its own, or whose set is gone.
 
     Raises:
         SeedbedError: As `releases_of`.
     """
-    if not release.of_set:
-        return None
-    sets = everything_in(release.namespace).sets
-    return next((one for one in sets if one.name == release.of_set), None)
+    return set_there(release.of_set, release.namespace) if release.of_set else None
 
 
 def is_on_cluster(text: str, namespace: str | None) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from seedbed.deploy.obstacles import Events, pod_obstacle, pod_state, refusal
 from seedbed.deploy.programs import attempt
-from seedbed.deploy.set_releases import OVER, ClusterSet, everything_in, states_in_words
+from seedbed.deploy.set_releases import OVER, ClusterSet, set_there, states_in_words
 
 _WORDS = {
     "paused": "paused: ",
@@ -49,23 +49,19 @@ def news_of(name: str, namespace: str) -> str:
     """Return what the controller of a set does, which has told it since it is ready.
 
     Raises:
-        SeedbedError: As `everything_in`.
+        SeedbedError: As `set_there`.
     """
-    one = next((x for x in everything_in(namespace).sets if x.name == name), None)
+    one = set_there(name, namespace)
     held = sentences(standing(one)) if one is not None else []
-    if not held and one is not None and one.runs and _is_over(one):
+    if not held and one is not None and one.is_over:
         return f"all its runs are over ({states_in_words(one.runs)})"
     return "; ".join(held) or "its controller starts runs while there is room"
-
-
-def _is_over(one: ClusterSet) -> bool:
-    return all(run["state"] in OVER for run in one.runs.values())
 
 
 def _why_silent(one: ClusterSet) -> str:
     """Return why the controller of a set saves nothing, with what to do; empty where it does."""
     has_begun = "unixTime" in one.state
-    if (one.runs and _is_over(one)) or (has_begun and not one.is_silent()):
+    if one.is_over or (has_begun and not one.is_silent()):
         return ""
     at = f"-n {one.namespace}"
     if one.controller is None:
