@@ -107,8 +107,6 @@ class SetController:
         self._now, self._clock, self._keep_secrets = now, clock, keep_secrets
         self.limits = spec.limits
         self._frees_volumes = frees_volumes
-        self._refusal = ""
-        self._unwritten = ""
         self.errors: Counter[str] = Counter()
         self.digests: dict[str, str] = {}
         self._write_set()
@@ -574,9 +572,8 @@ class SetController:
 
     def _admit(self) -> None:
         """Start runs while the limits and the bound have room for them."""
-        if self._state.get("paused") or self.ended_by or self._refusal or self.admission.brake:
-            return
-        if self.shortage:
+        held = self._state.get("paused") or self.ended_by or self._refusal or self.shortage
+        if held or self.admission.brake:
             return
         self.admission.bound = ""  # of a run that may have started since
         starts = 0

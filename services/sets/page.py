@@ -200,11 +200,10 @@ class Page:
             return "paused", reason
         if entry.volumes:
             return "waiting", "its volumes are freed, and with them what it would go on from"
-        if entry.end == "refused" and entry.is_up:
-            return "waiting", entry.why
         if entry.end == "refused":
             again = time.strftime("%H:%M:%S", time.gmtime(entry.again))
-            return "waiting", f"{entry.why}; tried again from {again} UTC on, as there is room"
+            words = "" if entry.is_up else f"tried again from {again} UTC on, as there is room"
+            return "waiting", _joined(entry.why, words)
         if any(statuses) and (reached := member.lacks_evaluation):
             return "waiting", f"for its last evaluation, having met {printable(reached)}"
         if statuses and all(one.get("state") == "evaluating" for one in statuses):
