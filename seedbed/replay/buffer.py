@@ -29,9 +29,9 @@ from seedbed.spec import ArraySpec
 _SMALL_BYTES = 4096
 
 
-def _is_small(spec: SequenceSpec, steps: int) -> bool:
-    """Return whether the frames of so many steps are copied by one index."""
-    return steps * spec.observation.row_bytes < _SMALL_BYTES
+def _is_small(spec: SequenceSpec) -> bool:
+    """Return whether the frames of a chunk are copied by one index."""
+    return spec.steps * spec.observation.row_bytes < _SMALL_BYTES
 
 
 def stored_arrays(spec: SequenceSpec) -> dict[str, ArraySpec]:
@@ -163,7 +163,7 @@ class SequenceBuffer(ReplayBuffer):
         # Empty the items first: a process killed in between leaves empty items, not torn ones.
         arrays["key"][items] = -1
         # Copy the chunk's arrays.
-        if _is_small(self.spec, self.spec.steps):
+        if _is_small(self.spec):
             arrays["frames"][items] = chunk.frames.swapaxes(0, 1)
         else:
             for env, item in enumerate(items.tolist()):
@@ -269,7 +269,7 @@ class SequenceBuffer(ReplayBuffer):
         chunks = np.stack([self.ring.item(one) for one in keys], axis=1)  # [B, P+1], newest first
         counts = [spec.steps] * spec.predecessors
         counts.append(spec.frames - spec.steps * spec.predecessors)
-        if _is_small(spec, spec.steps):
+        if _is_small(spec):
             parts = zip(reversed(chunks.T), reversed(counts), strict=True)
             pieces = [stored[of, spec.steps - count :] for of, count in parts]
             return [np.concatenate(pieces, axis=1)]
@@ -282,18 +282,15 @@ class SequenceBuffer(ReplayBuffer):
     def _frames(self, items: NDArray[np.int64]) -> NDArray[Any]:
         """Return the frames [F, B, *shape] of sampleable sequences."""
         spec, stored = self.spec, self._arrays["frames"]
-        frames = np.empty((spec.frames, len(items), *spec.observation.shape), stored.dtype)
+        rows = np.empty((spec.frames, len(items)), np.int64)
         stop = spec.frames
         # From the newest chunk back.
         for keys in self.ring.predecessor_keys(self.ring.key[items]):
             count = min(spec.steps, stop)
-            sources = self.ring.item(keys)
-            if _is_small(spec, count):
-                frames[stop - count : stop] = stored[sources, spec.steps - count :].swapaxes(0, 1)
-            else:
-                for b, item in enumerate(sources.tolist()):
-                    frames[stop - count : stop, b] = stored[item, spec.steps - count :]
+            newest = np.arange(spec.steps - count, spec.steps)
+            rows[stop - count : stop] = self.ring.item(keys) * spec.steps + newest[:, None]
             stop -= count
+        frames: NDArray[Any] = stored.reshape(-1, *spec.observation.shape).take(rows, axis=0)
         return frames
 
     @override
