@@ -310,6 +310,10 @@ class JaxBackend(Backend):
         return convolve(image, kernel, stride)
 
     @override
+    def transpose(self, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+        return jnp.transpose(x, axes)
+
+    @override
     def to_device(self, batch: Mapping[str, NDArray[Any]]) -> TensorDict:
         if _mesh is not None:
             return {name: _divided(name, array) for name, array in batch.items()}

@@ -79,6 +79,14 @@ class Backend(Protocol):
             stride: along both axes.
         """
 
+    def transpose(self, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+        """Return x with its axes in another order.
+
+        Args:
+            x: [N, ..., n].
+            axes: as of `keras.ops.transpose`; the first and the last axis stay where they are.
+        """
+
     def to_device(self, batch: Mapping[str, NDArray[Any]]) -> TensorDict:
         """Copy arrays to the device.
 

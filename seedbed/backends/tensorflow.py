@@ -248,6 +248,16 @@ class TensorFlowBackend(Backend):
         return function(image, kernel)
 
     @override
+    def transpose(self, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+        # oneDNN moves float32 in a tenth of the time that Eigen takes for bytes.
+        last = x.shape[-1]
+        if x.dtype != tf.uint8 or last % 4:
+            return tf.transpose(x, axes)
+        joined = tf.bitcast(tf.reshape(x, [-1, *x.shape[1:-1], last // 4, 4]), tf.float32)
+        moved = tf.bitcast(tf.transpose(joined, axes), tf.uint8)
+        return tf.reshape(moved, [-1, *moved.shape[1:-2], last])
+
+    @override
     def to_device(self, batch: Mapping[str, NDArray[Any]]) -> TensorDict:
         return {name: tf.convert_to_tensor(array) for name, array in batch.items()}
 

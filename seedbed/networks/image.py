@@ -59,8 +59,8 @@ class FirstConvolution(keras.layers.Layer):
             return frame
         s, channels = self.stride, self.frame_channels
         height, width = frame.shape[1] // s, frame.shape[2] // s
-        blocks = ops.reshape(frame, (-1, height, s, width, s, channels))
-        blocks = ops.transpose(blocks, (0, 1, 3, 2, 4, 5))
+        blocks = ops.reshape(frame, (-1, height, s, width, s * channels))
+        blocks = backends.current().transpose(blocks, (0, 1, 3, 2, 4))
         return ops.reshape(blocks, (-1, height, width, s * s * channels))
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
