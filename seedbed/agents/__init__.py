@@ -4,6 +4,7 @@
 AGENTS = {
     "a2c": "seedbed.agents.a2c.agent:A2cAgent",
     "dqn": "seedbed.agents.dqn.agent:DqnAgent",
+    "ppo": "seedbed.agents.ppo.agent:PpoAgent",
     "r2d2": "seedbed.agents.r2d2.agent:R2d2Agent",
     "vtrace": "seedbed.agents.vtrace.agent:VtraceAgent",
 }

@@ -158,9 +158,13 @@ def loss_inputs(
 
 
 def actor_critic_loss(
-    inputs: LossInputs, target_tm1: Tensor, advantage_tm1: Tensor, options: ActorCriticOptions
+    inputs: LossInputs,
+    target_tm1: Tensor,
+    advantage_tm1: Tensor,
+    options: ActorCriticOptions,
+    surrogate_tm1: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return policy gradient, half squared value error and entropy bonus, and scalars to log.
+    """Return policy loss, half squared value error and entropy bonus, and scalars to log.
 
     All three are means over the batch's real transitions, so that masked ones neither count nor
     dilute. The square's half is the convention of IMPALA and SEED. Where a value coefficient is
@@ -169,11 +173,15 @@ def actor_critic_loss(
     Args:
         inputs: the transitions.
         target_tm1: [T, B] float32, targets of V(x_{t-1}), without gradient.
-        advantage_tm1: [T, B] float32, factors of log π(a_{t-1}), without gradient.
+        advantage_tm1: [T, B] float32, without gradient.
         options: the hyperparameters.
+        surrogate_tm1: [T, B] float32, what the policy maximizes; None for the policy gradient's
+            advantage times log π(a_{t-1}).
     """
     mask = inputs.mask_t
-    policy_loss = -masked_mean(advantage_tm1 * inputs.log_prob_tm1, mask)
+    if surrogate_tm1 is None:
+        surrogate_tm1 = advantage_tm1 * inputs.log_prob_tm1
+    policy_loss = -masked_mean(surrogate_tm1, mask)
     baseline_loss = 0.5 * masked_mean(ops.square(target_tm1 - inputs.v_tm1), mask)
     entropy = masked_mean(inputs.entropy_tm1, mask)
     loss = policy_loss + options.baseline_cost * baseline_loss - options.entropy_cost * entropy

@@ -59,12 +59,12 @@ class QLearningAgent(ReplayAgent):
         if body.action.kind != "discrete":
             raise ConfigError(
                 f"agents with action values (dqn, r2d2) need one discrete action, and the "
-                f"environment has {body.action}: use agent vtrace or a2c"
+                f"environment has {body.action}: use agent vtrace, ppo or a2c"
             )
         if body.has_mask:
             raise ConfigError(
                 "agents with action values (dqn, r2d2) do not read action_mask, and would take "
-                "actions that are not valid: use agent vtrace or a2c"
+                "actions that are not valid: use agent vtrace, ppo or a2c"
             )
         self.options = options
         self.body = body

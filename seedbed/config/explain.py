@@ -172,7 +172,7 @@ def _meant(path: str, agent: str) -> str:
     section, _, leaf = path.rpartition(".")
     here = [name for name, _ in _names(section)]
     found = settings_named(leaf, agent)
-    near = [f"{section}.{name}".lstrip(".") for name in get_close_matches(leaf, here, 3, 0.6)]
+    near = [f"{section}.{name}".lstrip(".") for name in get_close_matches(leaf, here, 3, 0.7)]
     if not near or leaf in ABBREVIATIONS or any(leaf == _leaf(each) for each in found):
         # The right name in the wrong place.
         near = found or near or get_close_matches(path, [key.path for key in keys()], 2, 0.85)

@@ -282,8 +282,11 @@ class Learner(Section):
     batch_size: Annotated[Positive, RESULT] = 32
     """Unrolls (or sequences) B of a training batch."""
     epochs_per_batch: Annotated[Positive, RESULT] = 1
-    """Updates made with each batch. More updates use each frame better and cost more training;
-    V-trace corrects for the policy's changes in between.
+    """Passes over each batch, of `minibatches` updates each. More updates use each frame better and
+    cost more training; V-trace corrects for the policy's changes in between, and PPO bounds them.
+    """
+    minibatches: Annotated[Positive, RESULT] = 1
+    """Equal parts of a batch, of whole unrolls drawn at random in each pass. Each makes an update.
     """
     max_skipped_updates: Annotated[Positive, FREE] = 10
     """Updates skipped in a row that end the run. An update whose loss or gradient is not finite is
@@ -326,6 +329,18 @@ class Learner(Section):
     def host_batch_size(self) -> int:
         """Unrolls (or sequences) that each host brings to a training batch."""
         return self.batch_size // self.hosts
+
+    @model_validator(mode="after")
+    def _minibatches_are_equal(self) -> "Learner":
+        parts = self.minibatches * self.hosts * max(1, self.devices.training)
+        if self.minibatches > 1 and self.batch_size % parts:
+            of_each = f" for each of {parts // self.minibatches} devices that train"
+            raise ValueError(
+                f"batch_size {self.batch_size} cannot be divided into minibatches "
+                f"{self.minibatches}{of_each if parts > self.minibatches else ''}: take a multiple "
+                f"of {parts}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _network_takes_its_options(self) -> "Learner":

@@ -86,7 +86,7 @@ class Evaluation(Section):
     at_end: bool = True
     """Final evaluation when the run stops."""
     policy: Literal["agent", "sample", "greedy"] = "agent"
-    """Choice of actions. `agent` leaves the choice to the agent: `vtrace` and `a2c` sample,
+    """Choice of actions. `agent` leaves the choice to the agent: `vtrace`, `ppo` and `a2c` sample,
     `r2d2` and `dqn` are greedy except for evaluation_epsilon.
     """
     num_envs: Annotated[int, Field(ge=1, le=ENVIRONMENTS)] = 16

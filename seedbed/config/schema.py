@@ -13,6 +13,7 @@ from seedbed.agents import AGENTS
 from seedbed.agents.a2c.options import A2cOptions
 from seedbed.agents.dqn.options import DqnOptions
 from seedbed.agents.options import AgentOptions
+from seedbed.agents.ppo.options import PpoOptions
 from seedbed.agents.r2d2.options import R2d2Options
 from seedbed.agents.vtrace.options import VtraceOptions
 from seedbed.config.environment import Actor, Environment
@@ -50,10 +51,11 @@ class Experiment(Section):
         identity("the heads, the loss and what their outputs mean belong to that agent"),
         AfterValidator(partial(one_of, AGENTS)),
     ] = Field("vtrace", json_schema_extra={"pattern": pattern(AGENTS)})
-    """Algorithm: `vtrace`, `a2c`, `r2d2`, `dqn`, or `module:Class`."""
+    """Algorithm: `vtrace`, `ppo`, `a2c`, `r2d2`, `dqn`, or `module:Class`."""
     agent_options: Annotated[Free, RESULT] = Field(default_factory=dict)
     """Hyperparameters of a `module:Class` agent."""
     vtrace: VtraceOptions = Field(default_factory=VtraceOptions)
+    ppo: PpoOptions = Field(default_factory=PpoOptions)
     a2c: A2cOptions = Field(default_factory=A2cOptions)
     r2d2: R2d2Options = Field(default_factory=R2d2Options)
     dqn: DqnOptions = Field(default_factory=DqnOptions)
@@ -167,17 +169,18 @@ class Experiment(Section):
         if needs_learner and self.learner.inference.location == "actor":
             raise ValueError(
                 f"learner.inference.location actor with agent {self.agent}: an actor sends unrolls "
-                "of an older policy, for which only vtrace corrects; take vtrace, or location "
-                "learner"
+                "of an older policy, for which only vtrace and ppo correct; take one of them, or "
+                "location learner"
             )
 
     def _check_replay(self) -> None:
         learner, replay = self.learner, self.learner.replay
-        if learner.epochs_per_batch != 1:
-            raise ValueError(
-                f"learner.epochs_per_batch {learner.epochs_per_batch}: {self.agent} draws each "
-                "batch anew, use learner.replay.ratio"
-            )
+        for name in ("epochs_per_batch", "minibatches"):
+            if (number := getattr(learner, name)) != 1:
+                raise ValueError(
+                    f"learner.{name} {number}: {self.agent} draws each batch anew, use "
+                    "learner.replay.ratio"
+                )
         before, streams = self._chunks_before(), self.actor.total_envs
         if replay.storage != "remote" and replay.min_size + before * streams > replay.capacity:
             raise ValueError(
@@ -208,11 +211,12 @@ class Experiment(Section):
             ValueError: The settings contradict synchronous batches.
         """
         learner = self.learner
-        if learner.epochs_per_batch != 1:
-            raise ValueError(
-                f"learner.epochs_per_batch {learner.epochs_per_batch}: {self.agent} is on-policy, "
-                "and after one update with a batch that batch is not; set it to 1"
-            )
+        for name in ("epochs_per_batch", "minibatches"):
+            if (number := getattr(learner, name)) != 1:
+                raise ValueError(
+                    f"learner.{name} {number}: {self.agent} is on-policy, and after one update "
+                    "with a batch that batch is not; set it to 1"
+                )
         if self.actor.processes and self.actor.total_envs != learner.host_batch_size:
             of_each = f" for {learner.hosts} hosts" if learner.hosts > 1 else ""
             raise ValueError(

@@ -70,7 +70,8 @@ def without_effect(experiment: Experiment) -> Iterator[tuple[str, str]]:
     if agent in AGENTS and agent not in _OFF_POLICY:
         yield "learner.replay", f"{agent} has no replay"
     elif agent in _OFF_POLICY:
-        yield "learner.epochs_per_batch", f"{agent} trains by learner.replay.ratio"
+        for name in ("epochs_per_batch", "minibatches"):
+            yield f"learner.{name}", f"{agent} trains by learner.replay.ratio"
         storage = learner.replay.storage
         if storage != "remote":
             for name in ("shards", "shard_timeout_s"):

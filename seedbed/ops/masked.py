@@ -16,6 +16,18 @@ def masked_mean(value: Tensor, mask: Tensor) -> Tensor:
     return ops.sum(value * mask) / ops.maximum(ops.sum(mask), 1.0)
 
 
+def standardized(value: Tensor, mask: Tensor) -> Tensor:
+    """Return values with a mean of 0 and a standard deviation of 1 where the mask is 1; else 0.
+
+    Args:
+        value: [T, B] float32.
+        mask: [T, B], 1 for real transitions and 0 for masked ones.
+    """
+    centred = (value - masked_mean(value, mask)) * mask
+    deviation = ops.sqrt(masked_mean(ops.square(centred), mask))
+    return centred / (deviation + 1e-8)
+
+
 def explained_variance(target: Tensor, prediction: Tensor, mask: Tensor) -> Tensor:
     """Return 1 - var(target - prediction) / var(target): 1 is perfect, 0 a constant.
 

@@ -120,7 +120,7 @@ class LearnerBase:
         self.quarantine = Quarantine(run.path / "quarantine", title_of(experiment))
         self.training = TrainingThread(
             self.store, self.telemetry, self.queue.on_trained, self.quarantine,
-            learner.epochs_per_batch, learner.max_skipped_updates, frozen,
+            learner.max_skipped_updates, frozen,
         )  # fmt: skip
         self.checkpointer = Checkpointer(learner.checkpoint, run.store, self.telemetry, self._meta)
         self.profiler = Profiler(run.path / "profile", self.threads.stopping)

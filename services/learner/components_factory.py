@@ -64,13 +64,21 @@ def build_components(
         size = sum(rows * array.row_bytes for rows, array in specs)
         tables = [Need("tables of the slots", size, "learner.inference.slots", slots)]
     check_memory(backend, tables, training)
+    seed = experiment.seed + LEARNER_SEED_STRIDE * rank
     if isinstance(unroll, SequencePlan):
         source = replay_factory.make_replay_source(
             experiment, unroll.spec, backend, trainer, stats or ReplaySourceStats(), credentials
         )
     else:
-        source = OnPolicySource(trainer, backend, learner.host_batch_size, unroll)
-    seed = experiment.seed + LEARNER_SEED_STRIDE * rank
+        source = OnPolicySource(
+            trainer,
+            backend,
+            learner.host_batch_size,
+            unroll,
+            learner.epochs_per_batch,
+            learner.minibatches,
+            seed,
+        )
     most = learner.inference.max_batch_envs
     seeds: list[Any] = [seed, *((seed, acting) for acting in range(1, backend.split.inference))]
     if learner.inference.location == "actor":
@@ -137,7 +145,7 @@ def build_trainer(experiment: Experiment, spec: EnvironmentSpec, backend: Backen
             action=spec.action.array,
         )
         loss = on_policy_loss(agent, learner.frame_stack)
-        updates_per_batch = learner.epochs_per_batch
+        updates_per_batch = learner.epochs_per_batch * learner.minibatches
     # Schedules count by the frames that come in for each update. The other learners bring in as
     # many in the meantime.
     batch_frames = learner.unroll_length * size * spec.action_repeat

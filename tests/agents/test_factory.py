@@ -73,9 +73,9 @@ LEARNERS = {
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"observation": MASKED}, "do not read action_mask.*vtrace or a2c"),
-        ({"space": ActionSpec("continuous", (3,))}, "3 continuous actions.*vtrace or a2c"),
-        ({"space": ActionSpec("multi_discrete", (2, 1))}, "2 x 1 actions.*vtrace or a2c"),
+        ({"observation": MASKED}, "do not read action_mask.*vtrace, ppo or a2c"),
+        ({"space": ActionSpec("continuous", (3,))}, "3 continuous actions.*vtrace, ppo or a2c"),
+        ({"space": ActionSpec("multi_discrete", (2, 1))}, "2 x 1 actions.*vtrace, ppo or a2c"),
     ],
 )
 def test_action_values_are_of_one_discrete_action_without_masks(

@@ -203,6 +203,7 @@ AGENTS: dict[str, list[str]] = {
 # They fit no other key of the experiment; the first is refused by the chart in any case.
 CANNOT = (
     "learner.deterministic", "optimistic_asymmetric_clip", "learner.epochs_per_batch",
+    "learner.minibatches",
     "learner.unroll_length", "learner.inference.location", "learner.batch_size",
     "environment.lab.config", "gossip.replicas", "gossip.topology", "life_loss_ends",
 )  # fmt: skip

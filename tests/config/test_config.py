@@ -151,8 +151,8 @@ def test_a_replay_that_just_suffices_is_taken() -> None:
         ),
         (["learner.network=impala"], ["unknown: one of football", '"impala"']),
         (
-            ["agent=ppo"],
-            ["unknown: one of a2c, dqn, r2d2, vtrace, or", '"ppo"'],
+            ["agent=sac"],
+            ["unknown: one of a2c, dqn, ppo, r2d2, vtrace, or", '"sac"'],
         ),
         (["environment.kwargs={a: 1}"], ["'a'", "environment.atari"]),
         (["agent_options={a: 1}"], ["'a'", "'vtrace'"]),
@@ -173,6 +173,18 @@ def test_a_replay_that_just_suffices_is_taken() -> None:
         (
             [*A2C, "learner.epochs_per_batch=2"],
             ["learner.epochs_per_batch 2", "a2c is on-policy", "set it to 1"],
+        ),
+        (
+            [*A2C, "learner.minibatches=2"],
+            ["learner.minibatches 2", "a2c is on-policy", "set it to 1"],
+        ),
+        (
+            [*DQN, "learner.minibatches=2"],
+            ["learner.minibatches 2", "learner.replay.ratio"],
+        ),
+        (
+            ["learner.minibatches=5"],
+            ["batch_size 32", "minibatches 5", "multiple of 5"],
         ),
         (["agent=dqn"], ["learner.unroll_length 20", "set it to 1"]),
         ([*DQN, "learner.lstm_units=8"], ["learner.lstm_units 8", "use r2d2"]),

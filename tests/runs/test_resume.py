@@ -175,6 +175,7 @@ def test_refusals_come_all_at_once_with_both_values_and_the_way_out() -> None:
 
 OTHER = {
     "a2c.squash": "true",
+    "ppo.squash": "true",
     "learner.initial_weights": "glorot",
     "environment.action_mask": "true",
     "vtrace.squash": "true",
@@ -195,6 +196,7 @@ FAMILIES = {
 }
 AGENTS = {
     "a2c": ["agent=a2c", "learner.batch_size=64"],
+    "ppo": ["agent=ppo"],
     "dqn": ["agent=dqn", "learner.unroll_length=1"],
     "r2d2": ["agent=r2d2", "learner.lstm_units=8"],
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from seedbed.agents.a2c.agent import A2cAgent
 from seedbed.agents.a2c.options import A2cOptions
+from seedbed.agents.ppo.agent import PpoAgent
+from seedbed.agents.ppo.options import PpoOptions
 from seedbed.agents.protocol import Body
 from seedbed.agents.vtrace.agent import VtraceAgent
 from seedbed.agents.vtrace.options import VtraceOptions
@@ -22,6 +24,15 @@ class SureA2c(A2cAgent):
     """The same of A2C."""
 
     def __init__(self, options: A2cOptions, body: Body, actions: int) -> None:
+        super().__init__(options, body, actions)
+        kernel = self.model.policy.kernel
+        kernel.assign(100.0 * kernel)
+
+
+class SurePpo(PpoAgent):
+    """The same of PPO."""
+
+    def __init__(self, options: PpoOptions, body: Body, actions: int) -> None:
         super().__init__(options, body, actions)
         kernel = self.model.policy.kernel
         kernel.assign(100.0 * kernel)

@@ -113,7 +113,7 @@ class ReplaySource(PrefetchedSource):
         if sample is None:
             return None
         spec = self.buffer.spec
-        return self._to_device(training_batch(sample, spec.steps, spec.burn_in))
+        return self.to_device(training_batch(sample, spec.steps, spec.burn_in))
 
     def _request_samples(self) -> None:
         """Request as many samples as are due and wanted ahead."""

@@ -4,9 +4,10 @@ import queue
 import threading
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
@@ -69,13 +70,21 @@ class BatchSource(Protocol):
     def next_batch(self, timeout_s: float) -> TrainingBatch | None:
         """Return the next batch, or None after `timeout_s`."""
 
+    def passes(self, batch: TrainingBatch) -> Iterator[Iterator[TrainingBatch]]:
+        """Yield, pass after pass, the parts of a batch that make an update each.
+
+        Args:
+            batch: the batch that `next_batch` returned.
+        """
+        yield iter((batch,))
+
     def train_step(
         self, batch: TrainingBatch, exchange: ParameterExchange | None
     ) -> dict[str, Any]:
         """Make one update, and return its numbers by name, on the device.
 
         Args:
-            batch: the batch that `next_batch` returned.
+            batch: a part of a batch, as `passes` yields it.
             exchange: exchanges parameters or gradients with peers; None without peers.
 
         Raises:
@@ -142,7 +151,8 @@ class PrefetchedSource(BatchSource):
                     continue
         self._dropped_steps += batch.steps
 
-    def _to_device(self, batch: TrainingBatch) -> TrainingBatch:
+    def to_device(self, batch: TrainingBatch) -> TrainingBatch:
+        """Return a batch, once its arrays are on the device, too."""
         batch.on_device = self._backend.to_device(batch.arrays)
         return batch
 
@@ -168,13 +178,33 @@ class PrefetchedSource(BatchSource):
 
 
 class OnPolicySource(PrefetchedSource):
-    """Source that trains on each unroll once, in the order in which sessions complete them."""
+    """Source that trains on each batch soon, in the order in which sessions complete unrolls.
+
+    Args:
+        trainer: makes the updates.
+        backend: copies batches to the device.
+        batch_size: B, unrolls of a batch.
+        unroll: spec of an unroll.
+        passes: passes over each batch.
+        minibatches: equal parts of a batch in each pass.
+        seed: seed of the parts' unrolls.
+    """
 
     def __init__(
-        self, trainer: Trainer, backend: Backend, batch_size: int, unroll: UnrollSpec
+        self,
+        trainer: Trainer,
+        backend: Backend,
+        batch_size: int,
+        unroll: UnrollSpec,
+        passes: int = 1,
+        minibatches: int = 1,
+        seed: int = 0,
     ) -> None:
         super().__init__(trainer, backend)
-        self._batch_arrays = unroll.batch_arrays(batch_size)
+        self._batch_size = batch_size
+        self._passes, self._minibatches = passes, minibatches
+        self._seed, self._random = seed, np.random.default_rng(seed)
+        self._batch_arrays = unroll.batch_arrays(batch_size // minibatches)
         self._builder = BatchBuilder(batch_size)
         self._completed: deque[TrainingBatch] = deque()
 
@@ -197,7 +227,32 @@ class OnPolicySource(PrefetchedSource):
 
     @override
     def prepare(self, timeout_s: float) -> TrainingBatch | None:
-        return self._to_device(self._completed.popleft()) if self._completed else None
+        if not self._completed:
+            return None
+        batch = self._completed.popleft()
+        # Parts go to the device one by one.
+        return batch if self._minibatches > 1 else self.to_device(batch)
+
+    @override
+    def resume_sampler(self, state: dict[str, Any] | None, updates: int) -> None:
+        self._random = np.random.default_rng((self._seed, updates))
+
+    @override
+    def passes(self, batch: TrainingBatch) -> Iterator[Iterator[TrainingBatch]]:
+        for _ in range(self._passes):
+            if self._minibatches == 1:
+                yield iter((batch,))
+            else:
+                order = self._random.permutation(self._batch_size)
+                yield map(batch.minibatch, np.split(order, self._minibatches))
+
+    @override
+    def train_step(
+        self, batch: TrainingBatch, exchange: ParameterExchange | None
+    ) -> dict[str, Any]:
+        if batch.on_device is None:
+            self.to_device(batch)
+        return super().train_step(batch, exchange)
 
     @override
     def pending_steps(self) -> int:

@@ -81,7 +81,6 @@ class TrainingThread:
         telemetry: receives the scalars of each update.
         on_batch_done: called when a batch has been trained on or discarded.
         quarantine: keeps the batches of skipped updates.
-        epochs_per_batch: updates made with one batch.
         max_skipped_updates: updates skipped in a row that end the run.
         frozen: make no update (for tests and benchmarks).
 
@@ -100,7 +99,6 @@ class TrainingThread:
         telemetry: Telemetry,
         on_batch_done: Callable[[], None],
         quarantine: Quarantine,
-        epochs_per_batch: int = 1,
         max_skipped_updates: int = 10,
         frozen: bool = False,
     ) -> None:
@@ -108,10 +106,10 @@ class TrainingThread:
         self._telemetry = telemetry
         self._on_batch_done = on_batch_done
         self._quarantine = quarantine
-        self._epochs = epochs_per_batch
         self._max_skipped = max_skipped_updates
         self._skipped = 0  # in a row
         self._frozen = frozen
+        self._stopping = threading.Event()
         self._state_requests: queue.Queue[Future[dict[str, NDArray[Any]]]] = queue.Queue()
         self._warned = False  # of the sequences of another run
         self._compiled = False
@@ -140,6 +138,7 @@ class TrainingThread:
 
     def run(self, components: LearnerComponents, stopping: threading.Event) -> None:
         """Train until `stopping` is set, then complete the state requests that are left."""
+        self._stopping = stopping
         try:
             self._compile_ahead(components)
             while not stopping.is_set() and not (self.hosts and self.hosts.decision):
@@ -147,12 +146,9 @@ class TrainingThread:
                 batch = components.source.next_batch(POLL_S)
                 if self.hosts is not None and not self.hosts.all_go(batch is not None):
                     if batch is not None:
-                        self._discard(components, batch, "the learner stopped")
+                        self._discard(components, batch.steps, "the learner stopped")
                 elif batch is not None:
-                    try:
-                        self.train(components, batch)
-                    except ShuttingDown:
-                        self._discard(components, batch, "the learner stopped")
+                    self.train(components, batch)
             self.give_states(components)
         finally:
             if self.hosts is not None:
@@ -167,9 +163,10 @@ class TrainingThread:
             self._telemetry.phase = "training"
 
     def train(self, components: LearnerComponents, batch: TrainingBatch) -> None:
-        """Make `learner.epochs_per_batch` updates with a batch.
+        """Make the updates of all passes over a batch.
 
-        The first one that is skipped ends it: the batch is bad, and would be in the next epoch.
+        The first one that is skipped ends it: what is bad in the batch would be in the next pass.
+        So does a stop of the learner, except on several hosts, which make the same updates.
 
         Raises:
             SeedbedError: DIVERGED: too many updates in a row were skipped.
@@ -178,31 +175,54 @@ class TrainingThread:
             observe(batch)
         # A synchronous agent trains on no batch that other parameters acted in.
         if self._resync(components) and components.agent.synchronous:
-            self._discard(components, batch, "its learner was left out by its peers")
+            self._discard(components, batch.steps, "its learner was left out by its peers")
             return
-        for epoch in range(self._epochs):
-            version, started = self._telemetry.counters.updates, time.perf_counter()
-            scalars = {} if self._frozen else self._update(components, batch)
-            self._warn_of_another_run(batch, version)
-            if not math.isfinite(scalars.get("gradient_norm", 0.0)):
-                # Replay keeps the sequences of a skipped update; unrolls are gone.
-                if epoch == 0 and not components.agent.trains_from_replay:
-                    frames = batch.steps * components.spec.action_repeat
-                    self._telemetry.sessions.on_discarded(frames, "its update was skipped")
-                self._on_skipped(components, batch, scalars)
-                break
-            if self.abandoned:
-                return
+        left = batch.steps  # the frames of a batch count once, in its first pass
+        for number, parts in enumerate(components.source.passes(batch)):
+            for part in parts:
+                fresh = part.steps if number == 0 else 0
+                if why := self._train_part(components, part, fresh):
+                    self._discard(components, left, why)
+                    return
+                if self.abandoned:
+                    return
+                left -= fresh
+                self.give_states(components)
+                if self._stopping.is_set() and self.hosts is None:
+                    self._discard(components, left, "the learner stopped")
+                    return
+        self._on_batch_done()
+
+    def _train_part(self, components: LearnerComponents, part: TrainingBatch, fresh: int) -> str:
+        """Make an update, or skip it. Return why the batch can make no other one, or nothing.
+
+        Args:
+            components: the trainer, and the source of the batch.
+            part: the part of a batch that makes the update.
+            fresh: steps of it that no update has counted.
+
+        Raises:
+            SeedbedError: DIVERGED: too many updates in a row were skipped.
+        """
+        version, started = self._telemetry.counters.updates, time.perf_counter()
+        try:
+            scalars = {} if self._frozen else self._update(components, part)
+        except ShuttingDown:
+            return "the learner stopped"
+        self._warn_of_another_run(part, version)
+        if not math.isfinite(scalars.get("gradient_norm", 0.0)):
+            self._on_skipped(components, part, scalars)
+            return "its update was skipped"
+        if not self.abandoned:
             self._skipped = 0
             self._telemetry.training.on_update(
                 scalars,
-                lag_updates=version - batch.version,
-                step_lag=None if batch.step_version is None else version - batch.step_version,
+                lag_updates=version - part.version,
+                step_lag=None if part.step_version is None else version - part.step_version,
                 step_s=time.perf_counter() - started,
-                # The frames of a batch count once, however many epochs it makes.
-                trained_frames=batch.steps * components.spec.action_repeat if epoch == 0 else 0,
+                trained_frames=fresh * components.spec.action_repeat,
             )
-        self._on_batch_done()
+        return ""
 
     def _resync(self, components: LearnerComponents) -> bool:
         """Return whether a peer's parameters have replaced those of this learner."""
@@ -292,10 +312,11 @@ class TrainingThread:
                 "sound, lower learner.optimizer.learning_rate or max_gradient_norm",
             )
 
-    def _discard(self, components: LearnerComponents, batch: TrainingBatch, reason: str) -> None:
+    def _discard(self, components: LearnerComponents, steps: int, reason: str) -> None:
+        """Count the steps of a batch that were never trained on, and release it."""
         # Replay keeps the sequences of a batch, whose frames are accounted for by inserting them.
         if not components.agent.trains_from_replay:
-            frames = batch.steps * components.spec.action_repeat
+            frames = steps * components.spec.action_repeat
             self._telemetry.sessions.on_discarded(frames, reason)
         self._on_batch_done()
 

@@ -32,6 +32,37 @@ class TrainingBatch:
     on_device: Any = None
     step_version: NDArray[np.float64] | None = None
 
+    def minibatch(self, columns: NDArray[np.int64]) -> "TrainingBatch":
+        """Return a batch of some of the unrolls, on the host.
+
+        Args:
+            columns: `[b]`, their numbers.
+        """
+        arrays = {
+            name: array[columns] if name in _BATCH_FIRST else np.take(array, columns, axis=1)
+            for name, array in self.arrays.items()
+        }
+        return TrainingBatch(
+            arrays=arrays,
+            version=self.version[columns],
+            steps=real_steps(arrays),
+            step_version=self.step_version,
+        )
+
+
+# Arrays whose first axis is B; of the others it is the second one, after time.
+_BATCH_FIRST = frozenset({"previous_action", "state"})
+
+
+def real_steps(arrays: dict[str, NDArray[Any]]) -> int:
+    """Return the transitions of a batch that are no step from one episode to the next.
+
+    Args:
+        arrays: `action` [T, B, ...] and `flags` [T + 1 or more, B].
+    """
+    steps = arrays["action"].shape[0]
+    return int(np.count_nonzero((arrays["flags"][-steps:] & FIRST) == 0))
+
 
 class BatchBuilder:
     """Collects unrolls until a batch is full.
@@ -81,10 +112,9 @@ class BatchBuilder:
             arrays[name] = join([getattr(u, name)[i:j] for u, i, j in parts], 0)
         for name in parts[0][0].behaviour:
             arrays[f"behaviour/{name}"] = join([u.behaviour[name][:, i:j] for u, i, j in parts], 1)
-        steps = arrays["action"].shape[0]  # T
         return TrainingBatch(
             arrays=arrays,
             version=np.concatenate([np.full(j - i, u.version.mean()) for u, i, j in parts]),
-            steps=int(np.count_nonzero((arrays["flags"][-steps:] & FIRST) == 0)),
+            steps=real_steps(arrays),
             step_version=np.sum([(j - i) * u.version for u, i, j in parts], 0) / self._batch_size,
         )

@@ -89,3 +89,18 @@ def test_arrays_are_contiguous() -> None:
     for size in (20, 4, 3, 3):
         for batch in builder.add(make_block(random, size)):
             assert all(array.flags.c_contiguous for array in batch.arrays.values())
+
+
+def test_a_minibatch_is_its_columns_of_every_array() -> None:
+    random = np.random.default_rng(5)
+    (batch,) = BatchBuilder(6).add(make_block(random, 6))
+    columns = np.array([4, 0, 3])
+    part = batch.minibatch(columns)
+    assert set(part.arrays) == set(batch.arrays)
+    for name, array in batch.arrays.items():
+        axis = 0 if name in ("state", "previous_action") else 1
+        picked = [np.take(array, column, axis) for column in columns]
+        np.testing.assert_array_equal(part.arrays[name], np.stack(picked, axis), err_msg=name)
+    np.testing.assert_array_equal(part.version, batch.version[columns])
+    rest = batch.minibatch(np.array([1, 2, 5]))
+    assert part.steps + rest.steps == batch.steps

@@ -79,6 +79,8 @@ SPACES_CASES: dict[str, tuple[str, int, int, dict[str, Any]]] = {
 }
 # A synchronous agent's batch has every environment; one session comes and goes, and is masked.
 A2C_CASES = {name: CASES[name] for name in ("mlp-lstm-stack", "shallow-stack")}
+# Each of the parts that make an update each.
+MINIBATCHES = 3
 
 
 def experiment(
@@ -89,6 +91,7 @@ def experiment(
     batch_size: int = 6,
     precision: str = "float32",
     location: str = "learner",
+    minibatches: int = 1,
 ) -> Experiment:
     devices = "auto"
     if ACTING:
@@ -109,6 +112,7 @@ def experiment(
           frame_stack: {stack}
           unroll_length: 7
           batch_size: {batch_size}
+          minibatches: {minibatches}
           queue_batches: 2
           straggler_timeout_s: 0.3
           inference: {{location: {location}, max_wait_ms: 2, slots: 64, max_batch_envs: 16}}
@@ -297,6 +301,31 @@ def test_so_do_batches_computed_where_steps_arrive(
 def test_so_do_rounds_of_all_environments(case: str, tmp_path: Path) -> None:
     network, lstm, stack, shape, dtype = A2C_CASES[case]
     check(experiment(network, lstm, stack, "SureA2c", 4 + 1 + 3 + 5), shape, dtype, tmp_path)
+
+
+@pytest.mark.slow_after(1)
+@pytest.mark.slow_on_jax
+@pytest.mark.backends
+def test_so_do_the_minibatches_of_several_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each part of each pass, as the trainer gets it: whole unrolls with their own states."""
+    network, lstm, stack, shape, dtype = CASES["mlp-lstm-stack"]
+    config = experiment(network, lstm, stack, "SurePpo", 6, minibatches=MINIBATCHES)
+    batches: list[TrainingBatch] = []
+    collected = collect
+
+    def parts(*arguments: Any, **spaces: Any) -> Any:
+        built, whole, params = collected(*arguments, **spaces)
+        for batch in whole:
+            for of_pass in built.source.passes(batch):
+                batches.extend(of_pass)
+        assert len(batches) == MINIBATCHES * len(whole)
+        return built, batches, params
+
+    monkeypatch.setitem(globals(), "collect", parts)
+    check(config, shape, dtype, tmp_path)
+    assert {part.arrays["action"].shape[1] for part in batches} == {6 // MINIBATCHES}
 
 
 @pytest.mark.slow

@@ -1,0 +1,1 @@
+"""PPO: actor-critic with a clipped ratio of probabilities."""

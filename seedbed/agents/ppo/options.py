@@ -1,0 +1,21 @@
+"""Options of PPO: the section `ppo` of an experiment."""
+
+from seedbed.agents.options import ActorCriticOptions
+from seedbed.settings import Fraction, NonNegative, PositiveFloat
+
+
+class PpoOptions(ActorCriticOptions):
+    """Hyperparameters of PPO (Schulman et al. 2017).
+
+    The passes over a batch and their parts are `learner.epochs_per_batch` and
+    `learner.minibatches`.
+    """
+
+    clip_range: PositiveFloat = 0.2
+    """Clipping ε: no gradient once the ratio of the probabilities is out of 1 ± ε to the better."""
+    gae_lambda: Fraction = 0.95
+    """Decay λ of generalized advantage estimation."""
+    normalize_advantages: bool = True
+    """Advantages of each update with a mean of 0 and a standard deviation of 1."""
+    baseline_cost: NonNegative = 1.0
+    """Value function coefficient, of half the squared error."""
