@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -47,6 +48,7 @@ def test_a_tracker_that_hangs_neither_delays_nor_ends_a_run_of_a_set(
     warnings = [line for line in (folder / f"runs/{name}.log").read_text().splitlines()
                 if "cannot write wandb" in line]  # fmt: skip
     assert len(warnings) == 1, "one warning a run"
-    assert "no end within 6 s" in warnings[0]
+    # Whichever is over first: the wait at the end, or for an answer in a run that takes longer.
+    assert re.search(r"no end within 6 s|no answer for \d+ s", warnings[0])
     # The last status is written before the end of the tracker is waited for.
     assert time.time() - status["time"] < 30
