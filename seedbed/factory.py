@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from seedbed.agents import AGENTS
 from seedbed.agents.protocol import Agent, OnPolicyAgent, ReplayAgent
 from seedbed.config.schema import Experiment
+from seedbed.networks.initializers import draw_orthogonal
 from seedbed.networks.registry import load_class, make_body
 from seedbed.runtime.exit_codes import ConfigError
 from seedbed.spec import EnvironmentSpec
@@ -36,8 +37,11 @@ def build_agent(experiment: Experiment, spec: EnvironmentSpec) -> Agent:
         learner.lstm_units,
         learner.precision,
         learner.initial_weights,
+        learner.normalization_frames > 0,
     )
     agent: Agent = agent_class(options, body, spec.actions)
+    if learner.initial_weights == "orthogonal":
+        draw_orthogonal(agent.model)
     return agent
 
 

@@ -12,9 +12,14 @@ from seedbed.agents.protocol import ActInputs, ActOutputs, OnPolicyAgent, Unroll
 from seedbed.agents.rewards import clip_reward
 from seedbed.networks.body import Body
 from seedbed.networks.initializers import GlorotUniform, Orthogonal
+from seedbed.networks.statistics import RunningStatistics
 from seedbed.ops.masked import explained_variance, masked_mean
+from seedbed.ops.n_step import returns_so_far
 from seedbed.spec import ArraySpec
 from seedbed.types import Params, Tensor
+
+# Of the return, below which rewards are not divided further, and of rewards that were divided.
+_SMALLEST_VARIANCE, _LARGEST_REWARD = 1e-8, 10.0
 
 # Logit of an action that is not valid: its probability is 0, and no gradient passes.
 INVALID = -1e5
@@ -26,11 +31,13 @@ class ActorCriticModel(keras.Model):
     Args:
         body: the body.
         parameters: P, numbers of the policy's head.
+        normalize_returns: whether it has statistics of the return.
     """
 
-    def __init__(self, body: Body, parameters: int) -> None:
+    def __init__(self, body: Body, parameters: int, normalize_returns: bool = False) -> None:
         super().__init__(name="model")
         self.body = body
+        self.returns = RunningStatistics((), "returns", prior=1) if normalize_returns else None
         # Nearly uniform at first, and while the value's gradient makes the features grow: through
         # a head of usual size that alone ends exploration within a hundred updates of Pong.
         usual = body.initial_weights == "glorot"
@@ -70,20 +77,22 @@ class ActorCriticModel(keras.Model):
 
 
 class ActorCriticAgent(OnPolicyAgent):
-    """An agent with an `ActorCriticModel`. Subclasses add `Options` and `loss`."""
+    """An agent with an `ActorCriticModel`. Subclasses add `Options` and `objective`."""
 
     def __init__(self, options: Any, body: Body, actions: int) -> None:
         self.options = options
         self.body = body
         # The options of a user's agent may be other ones.
-        squash = isinstance(options, ActorCriticOptions) and options.squash
+        is_known = isinstance(options, ActorCriticOptions)
+        squash = is_known and options.squash
         self.policy = policy = make_distribution(body.action, squash)
         self.noise_columns = policy.noise_columns
         self.behaviour = {
             "logits": ArraySpec((policy.parameters,), "float32"),
             **policy.behaviour,
         }
-        self.model = ActorCriticModel(body, policy.parameters)
+        normalize_returns = is_known and options.normalize_returns
+        self.model = ActorCriticModel(body, policy.parameters, normalize_returns)
         self.model(*body.symbols())
 
     @override
@@ -95,6 +104,40 @@ class ActorCriticAgent(OnPolicyAgent):
         else:
             action, behaviour = self.policy.sample(logits, inputs.noise)
         return ActOutputs(action, {"logits": logits, **behaviour}, state)
+
+    @override
+    def loss(self, params: Params, unroll: Unroll) -> tuple[Tensor, dict[str, Tensor]]:
+        counted: Tensor | float = 0.0
+        if self.model.returns is not None:
+            unroll, counted = self._with_normalized_rewards(params, unroll)
+        loss, scalars = self.objective(*self.forward(params, unroll), unroll)
+        return loss + counted, scalars
+
+    def objective(
+        self, logits: Tensor, values: Tensor, unroll: Unroll
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the scalar loss of a batch and scalars to log.
+
+        Args:
+            logits: [R, B, P] float32; the last step's are not used.
+            values: [R, B] float32.
+            unroll: the batch.
+        """
+        raise NotImplementedError
+
+    def _with_normalized_rewards(self, params: Params, unroll: Unroll) -> tuple[Unroll, Tensor]:
+        """Return the batch with other rewards, and 0, whose gradient counts its returns."""
+        returns = self.model.returns
+        assert returns is not None
+        statistics = returns.of(self.model, params)
+        deviation = ops.sqrt(ops.stop_gradient(statistics[1]) + _SMALLEST_VARIANCE)
+        reward = ops.clip(unroll.reward / deviation, -_LARGEST_REWARD, _LARGEST_REWARD)
+
+        # The returns so far of each transition, from the unroll's begin.
+        discount_t, mask_t = discounts_and_mask(unroll, self.options)
+        so_far = returns_so_far(unroll.reward[1:], discount_t, mask_t)
+        counted = returns.loss(statistics, ops.reshape(so_far, (-1,)), ops.reshape(mask_t, (-1,)))
+        return unroll._replace(reward=reward), counted
 
     def forward(self, params: Params, unroll: Unroll) -> tuple[Tensor, Tensor]:
         """Return logits [R, B, P] and values [R, B] of the training forward pass."""
@@ -142,9 +185,7 @@ def loss_inputs(
 
     r_t = clip_reward(unroll.reward[1:] * options.reward_scale, options, ops)
 
-    terminal = unroll.terminated[1:]
-    if options.life_loss_ends:
-        terminal = terminal | unroll.life_lost[1:]
+    discount_t, mask_t = discounts_and_mask(unroll, options)
     return LossInputs(
         entropy_tm1=policy.entropy(logits),
         log_prob_tm1=log_prob,
@@ -152,9 +193,23 @@ def loss_inputs(
         v_tm1=values[:-1],
         v_t=values[1:],
         r_t=r_t,
-        discount_t=options.discount * (1.0 - ops.cast(terminal, "float32")),
-        mask_t=ops.cast(~unroll.first[1:], "float32"),
+        discount_t=discount_t,
+        mask_t=mask_t,
     )
+
+
+def discounts_and_mask(unroll: Unroll, options: ActorCriticOptions) -> tuple[Tensor, Tensor]:
+    """Return `discount_t` and `mask_t` of `LossInputs`, both [T, B] float32.
+
+    Args:
+        unroll: the batch.
+        options: the hyperparameters.
+    """
+    terminal = unroll.terminated[1:]
+    if options.life_loss_ends:
+        terminal = terminal | unroll.life_lost[1:]
+    discount_t = options.discount * (1.0 - ops.cast(terminal, "float32"))
+    return discount_t, ops.cast(~unroll.first[1:], "float32")
 
 
 def actor_critic_loss(

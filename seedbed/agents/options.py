@@ -68,6 +68,10 @@ class ActorCriticOptions(AgentOptions):
 
     reward_scale: PositiveFloat = 1.0
     """Factor of the rewards in the loss, before clipping."""
+    normalize_returns: Annotated[bool, identity("the statistics are parameters")] = False
+    """Rewards divided by the running standard deviation of the discounted return within an unroll,
+    and clipped to ±10; before `reward_scale` and clipping. Values are of such rewards.
+    """
     entropy_cost: NonNegative = 0.01
     """Entropy coefficient."""
     baseline_cost: NonNegative = 0.5

@@ -40,7 +40,8 @@ def on_policy_loss(agent: OnPolicyAgent, frame_stack: int) -> Loss:
     """
 
     def loss(params: Params, _: Params, arrays: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        return agent.loss(params, unroll_of(agent, frame_stack, arrays))
+        value, scalars = agent.loss(params, unroll_of(agent, frame_stack, arrays))
+        return value + observation_statistics_loss(agent, params, frame_stack, arrays), scalars
 
     return loss
 
@@ -63,6 +64,7 @@ def replay_loss(agent: ReplayAgent, frame_stack: int, importance_sampling_expone
         unroll = unroll_of(agent, frame_stack, arrays)
         weight = importance_weights(arrays["probability"], importance_sampling_exponent)
         value, scalars, priority = agent.loss(params, target_params, unroll, weight)
+        value = value + observation_statistics_loss(agent, params, frame_stack, arrays)
         return value, {**scalars, "priority": priority}
 
     return loss
@@ -79,6 +81,31 @@ def importance_weights(probability: Tensor, exponent: float) -> Tensor:
     """
     weight = ops.power(probability, -exponent)
     return weight / ops.max(weight)
+
+
+def observation_statistics_loss(
+    agent: Agent, params: Params, frame_stack: int, arrays: dict[str, Any]
+) -> Tensor | float:
+    """Return 0, whose gradient counts a batch's observations where they are normalized.
+
+    Columns of first steps alone are padding, and do not count.
+
+    Args:
+        agent: the agent.
+        params: the trained parameters.
+        frame_stack: K.
+        arrays: the batch's arrays on the device, by name.
+    """
+    normalizer = agent.body.normalizer
+    if normalizer is None:
+        return 0.0
+    context = frame_stack - 1
+    frames, flags = arrays["observation"][context:], arrays["flags"][context:]  # [R, B, ...]
+    first = ops.not_equal(ops.bitwise_and(flags, np.uint8(FIRST)), 0)
+    is_there = ops.broadcast_to(~ops.all(first, axis=0), first.shape)
+    numbers = normalizer.numbers(agent.body.flatten(frames))
+    weight = ops.cast(agent.body.flatten(is_there), "float32")
+    return normalizer.loss(normalizer.of(agent.model, params), numbers, weight)
 
 
 def unroll_of(agent: Agent, frame_stack: int, arrays: dict[str, Any]) -> Unroll:

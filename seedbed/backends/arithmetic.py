@@ -29,6 +29,24 @@ def clip_by_global_norm(gradients: list[Tensor], max_norm: float) -> tuple[list[
     return [g * scale for g in gradients], norm
 
 
+def updated_statistics(statistics: Tensor, gradient: Tensor) -> Tensor:
+    """Return the mean, variance and number of batches after one more batch, all counted the same.
+
+    With d for the batch's mean less the mean before, and the rate r = 1 / (number + 1), the mean
+    grows by r d. The variance goes by r to the batch's mean square distance from the mean before,
+    less r² d², which is exactly the variance of all that was counted.
+
+    Args:
+        statistics: [3, *shape] float32, as of `seedbed.networks.statistics`.
+        gradient: [3, *shape] float32: -d, the variance less that mean square distance, and -1; or
+            all 0 for a batch that does not count.
+    """
+    rate = 1.0 / (statistics[2] + 1.0)
+    mean = statistics[0] - rate * gradient[0]
+    variance = statistics[1] - rate * gradient[1] - ops.square(rate * gradient[0])
+    return ops.stack([mean, ops.maximum(variance, 0.0), statistics[2] - gradient[2]])
+
+
 def mixed(
     params: Params, own: Tensor, weights: list[Tensor] | None, others: list[Tensor]
 ) -> Params:

@@ -148,6 +148,11 @@ class TensorFlowTrainer(Trainer):
         return params
 
     @override
+    def _assigned_one(self, number: int, array: Tensor) -> Tensor:
+        self._variables[number].assign(array)
+        return array
+
+    @override
     def _may_pack(self, array: Any) -> bool:
         return isinstance(array, tf.Tensor) and array.dtype == tf.float32 and "GPU" in array.device
 

@@ -60,7 +60,7 @@ class Trainer(ABC):
         # It imports Keras, whose backend is chosen by now.
         from keras import ops
 
-        from seedbed.backends.arithmetic import clip_by_global_norm, mixed
+        from seedbed.backends.arithmetic import clip_by_global_norm, mixed, updated_statistics
 
         optimizer.build(model.trainable_variables)
         self._model, self._optimizer = model, optimizer
@@ -68,6 +68,10 @@ class Trainer(ABC):
         self._kept = [i for i, name in enumerate(optimizer_names) if name not in SETTINGS]
         self._kept_names = [optimizer_names[i] for i in self._kept]
         self._read_variables()
+        variables = model.trainable_variables
+        is_statistics = [getattr(v, "is_statistics", False) for v in variables]
+        self._statistics = [i for i, found in enumerate(is_statistics) if found]
+        learned = is_statistics.index(False)
         self._target_names = [name.replace("model/", "target/", 1) for name in self._names]
         self._target_update_period = target_update_period
         self._target = self._params if target_update_period else []
@@ -82,14 +86,22 @@ class Trainer(ABC):
         ) -> tuple[TensorDict, list[Tensor]]:
             value, scalars, found = self._differentiate(loss, params, target, batch)
             # A loss that is not finite can have finite gradients. One NaN makes their norm NaN.
-            found = [*found[:-1], ops.where(ops.isfinite(value), found[-1], np.nan)]
+            found[learned] = ops.where(ops.isfinite(value), found[learned], np.nan)
             return {**scalars, "loss": value}, found
 
         def apply(
             slots: list[Tensor], params: Params, found: list[Tensor]
         ) -> tuple[list[Tensor], Params, Tensor]:
-            found, norm = clip_by_global_norm(found, max_gradient_norm)
-            return *self._optimize(slots, params, found, ops.isfinite(norm)), norm
+            to_learn = list(found)
+            for i in self._statistics:
+                to_learn[i] = ops.zeros_like(found[i])
+            to_learn, norm = clip_by_global_norm(to_learn, max_gradient_norm)
+            finite = ops.isfinite(norm)
+            slots, new = self._optimize(slots, params, to_learn, finite)
+            for i in self._statistics:
+                statistics = updated_statistics(params[i], found[i])
+                new[i] = self._assigned_one(i, ops.where(finite, statistics, params[i]))
+            return slots, new, norm
 
         def update(
             slots: list[Tensor], params: Params, target: Params, batch: TensorDict
@@ -338,6 +350,10 @@ class Trainer(ABC):
     def _assigned(self, params: Params) -> Params:
         """Return new parameters, after the model's variables have them, if those are in use."""
         return params
+
+    def _assigned_one(self, number: int, array: Tensor) -> Tensor:
+        """Return a new parameter, after the model's variable has it, if those are in use."""
+        return array
 
     @abstractmethod
     def _kept_arrays(self) -> list[Tensor]:

@@ -261,11 +261,20 @@ class Learner(Section):
     lstm_units: Annotated[int, SHAPES, Field(ge=0)] = 0
     """Units of the LSTM core; 0 is a feed-forward agent."""
     initial_weights: Annotated[
-        Literal["default", "glorot"], identity("the parameters were drawn with it")
+        Literal["default", "glorot", "orthogonal"], identity("the parameters were drawn with it")
     ] = "default"
     """Initial values of weights. With `glorot` all are Glorot uniform, as the SEED paper states;
     the default draws the LSTM's recurrent kernel orthogonal, and the policy head orthogonal and a
-    hundred times smaller, for nearly uniform first actions. Biases are 0, the forget gate's 1.
+    hundred times smaller, for nearly uniform first actions. With `orthogonal` all are orthogonal,
+    √2 times as large in front of a ReLU or tanh, and the policy head again a hundred times smaller.
+    Biases are 0, the forget gate's 1.
+    """
+    normalization_frames: Annotated[
+        int, identity("the statistics are parameters of that network"), Field(ge=0)
+    ] = 0
+    """Emulator frames over which the mean and the deviation of each number of an observation are
+    taken, by which it is normalized and clipped to ±5; then both stay. 0 does not normalize.
+    Observations of several arrays (`Dict`) are left as they are.
     """
     frame_stack: Annotated[Positive, INPUT] = 4
     """Newest K observations that the network sees, stacked on the device."""

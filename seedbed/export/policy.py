@@ -157,7 +157,7 @@ def functional_policy(agent: Agent, spec: EnvironmentSpec, frame_stack: int) -> 
     inputs: dict[str, Tensor] = {"observation": observation}
     _name_apart(body.torso)
     with _inlined(body.torso):
-        x = body.torso(_prepared(body, observation, spec, frame_stack))
+        x = body.torso(_normalized(body, _prepared(body, observation, spec, frame_stack)))
     outputs: dict[str, Tensor] = {}
     if body.lstm_units:
         row = spec.action.array
@@ -185,6 +185,14 @@ def _prepared(body: Any, observation: Tensor, spec: EnvironmentSpec, frame_stack
         row = body.prepare(ops.squeeze(frame, -1) if len(spec.observation.shape) == 2 else frame)
         prepared.append(ops.expand_dims(row, -1) if len(row.shape) == 3 else row)
     return ops.concatenate(prepared, axis=-1) if frame_stack > 1 else prepared[0]
+
+
+def _normalized(body: Any, stacks: Tensor) -> Tensor:
+    """Normalize stacks as training does, by the statistics of now."""
+    if body.normalizer is None:
+        return stacks
+    plain = _plain_convolutions(body.torso)
+    return body.normalizer.call(stacks, (lambda frames: frames) if plain else body.prepare)
 
 
 def _lstm(body: Any, features: Tensor, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:

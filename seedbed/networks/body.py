@@ -6,6 +6,7 @@ from keras import ops
 
 from seedbed.networks.entries import valid_actions
 from seedbed.networks.initializers import GlorotUniform, Orthogonal
+from seedbed.networks.statistics import ObservationNormalizer
 from seedbed.packed import PackedSpec
 from seedbed.spec import ActionSpec, ArraySpec
 from seedbed.types import Tensor
@@ -24,6 +25,7 @@ class Body(keras.layers.Layer):
         lstm_units: 0 for a feed-forward body.
         initial_weights: as of `learner.initial_weights`.
         frame: a single frame, where it may be packed.
+        normalizer: normalizes stacks before the torso; None leaves them as they are.
 
     Attributes:
         action: the action space.
@@ -42,6 +44,7 @@ class Body(keras.layers.Layer):
         lstm_units: int = 0,
         initial_weights: str = "default",
         frame: ArraySpec | None = None,
+        normalizer: ObservationNormalizer | None = None,
     ) -> None:
         # The policy in force is that of the parts; what enters and leaves a body is float32.
         super().__init__(name="body", dtype="float32")
@@ -54,7 +57,9 @@ class Body(keras.layers.Layer):
         self.state_size = 2 * lstm_units
         self.frame = frame
         self.batch_major = False
-        torso_features = int(torso(keras.KerasTensor((1, *stacked.shape), stacked.dtype)).shape[-1])
+        self.normalizer = normalizer
+        dtype = stacked.dtype if normalizer is None else "float32"
+        torso_features = int(torso(keras.KerasTensor((1, *stacked.shape), dtype)).shape[-1])
         self.features = lstm_units or torso_features
         self.core = None
         if lstm_units:
@@ -133,7 +138,10 @@ class Body(keras.layers.Layer):
             state: [B, S] float32.
         """
         steps = observation.shape[0]
-        features = self.unflatten(self.torso(self.flatten(observation)), steps)  # [R, B, F]
+        stacks = self.flatten(observation)
+        if self.normalizer is not None:
+            stacks = self.normalizer.call(stacks, self.prepare)
+        features = self.unflatten(self.torso(stacks), steps)  # [R, B, F]
         features = ops.cast(features, "float32")
         if self.core is None:
             return features, state

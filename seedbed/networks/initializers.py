@@ -1,5 +1,6 @@
 """Initial values drawn with NumPy, so that one seed gives the same weights under both backends."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +21,25 @@ class GlorotUniform(keras.initializers.Initializer):
         limit = np.sqrt(6.0 / (receptive * (shape[-2] + shape[-1])))
         values = np.random.uniform(-limit, limit, shape)
         return keras.ops.convert_to_tensor(values, dtype=dtype or "float32")
+
+
+# Factor of the orthogonal kernels of layers by their names; of all others √2, for ReLU and tanh.
+_GAINS = {"policy": 0.01, "value": 1.0, "advantage": 1.0, "lstm": 1.0}
+
+
+def draw_orthogonal(model: keras.Model) -> None:
+    """Draw all kernels of a model anew, orthogonal, those of convolutions as [inputs, outputs].
+
+    Args:
+        model: the model, built.
+    """
+    for variable in model.trainable_variables:
+        *_, layer, name = variable.path.split("/")
+        if name.endswith("kernel"):
+            shape = tuple(variable.shape)
+            gain = _GAINS.get(layer, math.sqrt(2.0))
+            flat = Orthogonal(gain)((math.prod(shape[:-1]), shape[-1]))
+            variable.assign(keras.ops.reshape(flat, shape))
 
 
 class Orthogonal(keras.initializers.Initializer):

@@ -12,6 +12,7 @@ from seedbed.networks import NETWORKS
 from seedbed.networks.body import Body
 from seedbed.networks.entries import EntriesTorso
 from seedbed.networks.mlp import Mlp
+from seedbed.networks.statistics import ObservationNormalizer
 from seedbed.ops.frame_stack import stacked_shape
 from seedbed.packed import PackedSpec
 from seedbed.runtime.exit_codes import ConfigError, SeedbedError
@@ -27,6 +28,7 @@ def make_body(
     lstm_units: int,
     precision: str = "float32",
     initial_weights: str = "default",
+    normalize: bool = False,
 ) -> Body:
     """Build the body of `learner.network`.
 
@@ -44,12 +46,15 @@ def make_body(
         lstm_units: units of the LSTM core; 0 is a feed-forward body.
         precision: `learner.precision`.
         initial_weights: `learner.initial_weights`.
+        normalize: whether running statistics normalize observations.
 
     Raises:
         SeedbedError: CONFIG: there is no such network, its options are wrong, or it does not fit.
     """
     with _policy(precision):
-        return _body(network, options, frame, actions, frame_stack, lstm_units, initial_weights)
+        return _body(
+            network, options, frame, actions, frame_stack, lstm_units, initial_weights, normalize
+        )
 
 
 def _torso(network: str, options: dict[str, Any], frame: ArraySpec, frame_stack: int) -> Any:
@@ -83,6 +88,7 @@ def _body(
     frame_stack: int,
     lstm_units: int,
     initial_weights: str,
+    normalize: bool,
 ) -> Body:
     torso = _torso(network, options, frame, frame_stack)
     observe = getattr(torso, "observe", None)
@@ -90,8 +96,11 @@ def _body(
         observe(frame, frame_stack)
     prepared = prepared_frame(torso, frame)
     stacked = ArraySpec(stacked_shape(prepared.shape, frame_stack), prepared.dtype)
+    normalizer = None
+    if normalize and not isinstance(frame, PackedSpec):
+        normalizer = ObservationNormalizer(frame, frame_stack)
     try:
-        body = Body(torso, stacked, actions, lstm_units, initial_weights, frame)
+        body = Body(torso, stacked, actions, lstm_units, initial_weights, frame, normalizer)
     except SeedbedError:
         raise
     except Exception as error:

@@ -47,6 +47,32 @@ def n_step_returns(
     return returns_tm1
 
 
+def returns_so_far(r_t: Tensor, discount_t: Tensor, mask_t: Tensor) -> Tensor:
+    """Return each transition's discounted return up to it: R_t = m_t (r_t + γ_{t-1} R_{t-1}).
+
+    Args:
+        r_t: [T, B] float, the reward that arrived with x_t.
+        discount_t: [T, B] float, γ, or 0 where x_t is terminal.
+        mask_t: [T, B] float, 1 for real transitions and 0 for masked ones.
+
+    Returns:
+        [T, B] float32.
+    """
+    check_floats(r_t=r_t, discount_t=discount_t, mask_t=mask_t)
+    r_t, discount_t, mask_t = (ops.cast(x, "float32") for x in (r_t, discount_t, mask_t))
+    # What is carried over to each transition.
+    discount_tm1 = ops.concatenate([ops.zeros_like(discount_t[:1]), discount_t[:-1]], axis=0)
+
+    def forwards(return_tm1: Tensor, step: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        r_t, discount_tm1, mask_t = step
+        return_t = mask_t * (r_t + discount_tm1 * return_tm1)
+        return return_t, return_t
+
+    steps = (r_t, discount_tm1, mask_t)
+    _, returns = ops.scan(forwards, ops.zeros_like(r_t[0]), steps, length=r_t.shape[0])
+    return returns
+
+
 def bootstrapped_returns(r_t: Tensor, discount_t: Tensor, mask_t: Tensor, values: Tensor) -> Tensor:
     """Return each transition's return up to the last one (Mnih et al. 2016, algorithm S3).
 

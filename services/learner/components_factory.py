@@ -150,6 +150,9 @@ def build_trainer(experiment: Experiment, spec: EnvironmentSpec, backend: Backen
     # many in the meantime.
     batch_frames = learner.unroll_length * size * spec.action_repeat
     frames_per_update = batch_frames / updates_per_batch * learners_per_update(experiment)
+    if agent.body.normalizer is not None:
+        counted = round(learner.normalization_frames / frames_per_update)
+        agent.body.normalizer.updates = max(1, counted)
     optimizer = build_optimizer(experiment, frames_per_update)
     clip = learner.optimizer.max_gradient_norm
     trainer = backend.trainer(agent.model, optimizer, loss, clip, agent.target_update_period)

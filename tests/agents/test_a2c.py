@@ -230,3 +230,23 @@ def test_parameters_are_arguments_and_options_arrive() -> None:
     np.testing.assert_allclose(float(scalars["entropy"]), np.log(A), rtol=1e-6)
     wanted = float(scalars["policy_loss"]) - 7.0 * np.log(A)
     np.testing.assert_allclose(float(loss), wanted, rtol=1e-5)
+
+
+def test_normalized_returns_are_rewards_in_units_of_their_deviation() -> None:
+    """The same loss as of rewards that are divided, and clipped, beforehand."""
+    np.random.seed(0)
+    body = make_body("mlp", {"units": [16]}, ArraySpec((5,), "float32"), A, 1, 0)
+    agent = A2cAgent(A2cOptions(normalize_returns=True, reward_scale=0.5), body, A)
+    plain = A2cAgent(A2cOptions(reward_scale=0.5), body, A)
+    unroll = random_unroll(6)
+    unroll.reward[2, 3] = 1e4
+    returns = agent.model.returns
+    assert returns is not None
+    returns.statistics.assign([3.0, 4.0, 10.0])
+    params = [v.value for v in agent.model.trainable_variables]
+    others = dict(zip((v.path for v in agent.model.trainable_variables), params, strict=True))
+    own = [others[v.path] for v in plain.model.trainable_variables]
+    divided = unroll._replace(reward=np.clip(unroll.reward / 2.0, -10, 10))
+    loss, _ = agent.loss(params, tensors(unroll))
+    wanted, _ = plain.loss(own, tensors(divided))
+    np.testing.assert_allclose(float(loss), float(wanted), rtol=1e-5)

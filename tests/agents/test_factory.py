@@ -111,6 +111,22 @@ def test_the_schema_knows_the_networks_and_agents_by_name() -> None:
         assert inspect.isclass(load_class(path, "name"))
 
 
+def test_orthogonal_weights() -> None:
+    """Saxe et al. 2013: rows or columns that are orthogonal, of the same length."""
+    text = "learner: {network: impala_shallow, lstm_units: 24, initial_weights: orthogonal}"
+    spec = replace(SPEC, observation=ArraySpec((36, 36), "uint8"))
+    agent = build_agent(experiment(text), spec)
+    lengths = {"policy": 0.01, "value": 1.0, "lstm": 1.0}
+    kernels = [v for v in agent.model.trainable_variables if v.path.endswith("kernel")]
+    assert len(kernels) == 7
+    for kernel in kernels:
+        flat = kernel.numpy().reshape(-1, kernel.shape[-1])
+        small = flat if flat.shape[0] <= flat.shape[1] else flat.T
+        length = lengths.get(kernel.path.split("/")[-2], np.sqrt(2.0))
+        wanted = length**2 * np.eye(len(small))
+        np.testing.assert_allclose(small @ small.T, wanted, atol=1e-5, err_msg=kernel.path)
+
+
 def test_the_seed_decides_the_weights() -> None:
     one, same = (weights(build_agent(experiment(), SPEC)) for _ in range(2))
     other = weights(build_agent(experiment("seed: 2\nlearner: {network: mlp}"), SPEC))

@@ -91,10 +91,13 @@ if os.environ["KERAS_BACKEND"] == "jax":
     # does not depend on the backend, so the smallest case with an LSTM is enough there.
     CASES = [case for case in CASES if case[0] == "mlp"]
     Q_CASES = [case for case in Q_CASES if case[0] == "mlp"]
+NORMALIZED = ["learner.normalization_frames=100", "learner.initial_weights=orthogonal"]
 STANDARDIZED = ["learner.network_options={standardize: true}"]
 ALL = [*((*case, []) for case in CASES), *Q_CASES]
 if os.environ["KERAS_BACKEND"] == "tensorflow":
     ALL.append(("impala_shallow", "blocks", 0, 2, STANDARDIZED))
+    ALL.append(("impala_shallow", "blocks", 0, 2, NORMALIZED))
+    ALL.append(("mlp", "vector", 8, 2, NORMALIZED))
 STEPS, ROWS = 3, 2
 
 READER = """

@@ -10,7 +10,7 @@ from keras import ops
 from numpy.typing import NDArray
 
 from seedbed.backends.protocol import Backend
-from seedbed.ops.n_step import bootstrapped_returns, n_step_returns
+from seedbed.ops.n_step import bootstrapped_returns, n_step_returns, returns_so_far
 
 pytestmark = [pytest.mark.backends, pytest.mark.usefixtures("backend")]
 
@@ -95,3 +95,17 @@ def test_bootstrapped_returns_equal_a_walk_to_the_end() -> None:
     tensors = {name: ops.convert_to_tensor(x) for name, x in transitions(inputs).items()}
     returns = bootstrapped_returns(**tensors)
     np.testing.assert_allclose(ops.convert_to_numpy(returns), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_returns_so_far_are_a_walk_back_to_the_start() -> None:
+    given = transitions(random_inputs(4))
+    r_t, discount_t, mask_t = (np.asarray(given[name]) for name in ("r_t", "discount_t", "mask_t"))
+    found = ops.convert_to_numpy(returns_so_far(r_t, discount_t, mask_t))
+    for b in range(B):
+        for t in range(R - 1):
+            total, weight, at = 0.0, 1.0, t
+            while at >= 0 and mask_t[at, b] and weight:
+                total += weight * float(r_t[at, b])
+                at -= 1
+                weight *= float(discount_t[at, b]) if at >= 0 else 0.0
+            assert found[t, b] == pytest.approx(total, abs=1e-5)

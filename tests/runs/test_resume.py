@@ -176,6 +176,9 @@ def test_refusals_come_all_at_once_with_both_values_and_the_way_out() -> None:
 OTHER = {
     "a2c.squash": "true",
     "ppo.squash": "true",
+    "a2c.normalize_returns": "true",
+    "ppo.normalize_returns": "true",
+    "vtrace.normalize_returns": "true",
     "learner.initial_weights": "glorot",
     "environment.action_mask": "true",
     "vtrace.squash": "true",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from seedbed.agents.a2c.agent import A2cAgent
 from seedbed.agents.a2c.options import A2cOptions
 from seedbed.agents.ppo.agent import PpoAgent
@@ -30,9 +32,13 @@ class SureA2c(A2cAgent):
 
 
 class SurePpo(PpoAgent):
-    """The same of PPO."""
+    """The same of PPO, of observations that no other number than theirs normalizes."""
 
     def __init__(self, options: PpoOptions, body: Body, actions: int) -> None:
         super().__init__(options, body, actions)
         kernel = self.model.policy.kernel
         kernel.assign(100.0 * kernel)
+        if body.normalizer is not None:
+            statistics = body.normalizer.statistics
+            rng = np.random.default_rng(7)
+            statistics.assign(rng.uniform(0.5, 2.0, tuple(statistics.shape)))

@@ -14,7 +14,7 @@ from seedbed.agents.distributions import Distribution
 from seedbed.agents.protocol import Unroll
 from seedbed.ops.masked import masked_mean
 from seedbed.ops.n_step import bootstrapped_returns
-from seedbed.types import Params, Tensor
+from seedbed.types import Tensor
 
 
 class A2cAgent(ActorCriticAgent):
@@ -24,8 +24,10 @@ class A2cAgent(ActorCriticAgent):
     synchronous = A2cOptions.synchronous
 
     @override
-    def loss(self, params: Params, unroll: Unroll) -> tuple[Tensor, dict[str, Tensor]]:
-        return a2c_loss(*self.forward(params, unroll), unroll, self.options, self.policy)
+    def objective(
+        self, logits: Tensor, values: Tensor, unroll: Unroll
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        return a2c_loss(logits, values, unroll, self.options, self.policy)
 
 
 def a2c_loss(

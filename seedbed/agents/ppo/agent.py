@@ -10,7 +10,7 @@ from seedbed.agents.ppo.options import PpoOptions
 from seedbed.agents.protocol import Unroll
 from seedbed.ops.masked import masked_mean, standardized
 from seedbed.ops.vtrace import vtrace_returns
-from seedbed.types import Params, Tensor
+from seedbed.types import Tensor
 
 
 class PpoAgent(ActorCriticAgent):
@@ -19,8 +19,10 @@ class PpoAgent(ActorCriticAgent):
     Options: type[BaseModel] = PpoOptions
 
     @override
-    def loss(self, params: Params, unroll: Unroll) -> tuple[Tensor, dict[str, Tensor]]:
-        return ppo_loss(*self.forward(params, unroll), unroll, self.options, self.policy)
+    def objective(
+        self, logits: Tensor, values: Tensor, unroll: Unroll
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        return ppo_loss(logits, values, unroll, self.options, self.policy)
 
 
 def ppo_loss(

@@ -13,7 +13,7 @@ from seedbed.agents.protocol import Unroll
 from seedbed.agents.vtrace.options import VtraceOptions
 from seedbed.ops.masked import masked_mean
 from seedbed.ops.vtrace import vtrace_returns
-from seedbed.types import Params, Tensor
+from seedbed.types import Tensor
 
 
 class VtraceAgent(ActorCriticAgent):
@@ -22,8 +22,10 @@ class VtraceAgent(ActorCriticAgent):
     Options: type[BaseModel] = VtraceOptions
 
     @override
-    def loss(self, params: Params, unroll: Unroll) -> tuple[Tensor, dict[str, Tensor]]:
-        return vtrace_loss(*self.forward(params, unroll), unroll, self.options, self.policy)
+    def objective(
+        self, logits: Tensor, values: Tensor, unroll: Unroll
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        return vtrace_loss(logits, values, unroll, self.options, self.policy)
 
 
 def vtrace_loss(

@@ -92,6 +92,7 @@ def experiment(
     precision: str = "float32",
     location: str = "learner",
     minibatches: int = 1,
+    normalization_frames: int = 0,
 ) -> Experiment:
     devices = "auto"
     if ACTING:
@@ -113,6 +114,7 @@ def experiment(
           unroll_length: 7
           batch_size: {batch_size}
           minibatches: {minibatches}
+          normalization_frames: {normalization_frames}
           queue_batches: 2
           straggler_timeout_s: 0.3
           inference: {{location: {location}, max_wait_ms: 2, slots: 64, max_batch_envs: 16}}
@@ -309,9 +311,14 @@ def test_so_do_rounds_of_all_environments(case: str, tmp_path: Path) -> None:
 def test_so_do_the_minibatches_of_several_passes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each part of each pass, as the trainer gets it: whole unrolls with their own states."""
+    """Each part of each pass, as the trainer gets it: whole unrolls with their own states.
+
+    Acting and training normalize alike.
+    """
     network, lstm, stack, shape, dtype = CASES["mlp-lstm-stack"]
-    config = experiment(network, lstm, stack, "SurePpo", 6, minibatches=MINIBATCHES)
+    config = experiment(
+        network, lstm, stack, "SurePpo", minibatches=MINIBATCHES, normalization_frames=100
+    )
     batches: list[TrainingBatch] = []
     collected = collect
 

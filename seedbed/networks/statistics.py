@@ -1,0 +1,116 @@
+"""Running mean and variance of what a network sees or what a loss is made of.
+
+They are one weight among the model's, so that they are published, checkpointed, mixed and averaged
+as all others are, and an update changes them beside the optimizer: by their gradient, as
+`updated_statistics` of `seedbed.backends.arithmetic` says.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+from keras import ops
+
+from seedbed.ops.frame_stack import stacked_shape
+from seedbed.spec import ArraySpec
+from seedbed.types import Params, Tensor
+
+# Added to variances: of bytes, as numbers in [0, 1], it is a tenth of a grey level.
+_EPSILON, _BYTES_EPSILON = 1e-5, (0.1 / 255.0) ** 2
+# Largest normalized number, either way.
+_MOST = 5.0
+
+
+class RunningStatistics(keras.layers.Layer):
+    """Mean, variance and number of batches, [3, *shape], of which each batch counts the same.
+
+    Args:
+        shape: of what is counted.
+        name: the layer's.
+        prior: batches that the first values, mean 0 and variance 1, count for.
+
+    Attributes:
+        updates: batches that are counted; later ones change nothing.
+    """
+
+    def __init__(self, shape: tuple[int, ...], name: str, prior: int = 0) -> None:
+        super().__init__(name=name, dtype="float32")
+        first = ops.stack([ops.zeros(shape), ops.ones(shape), ops.full(shape, float(prior))])
+        self.statistics: Any = self.add_weight(
+            name="statistics", shape=(3, *shape), initializer=lambda *_, **__: first
+        )
+        self.statistics.is_statistics = True
+        self.updates = 2**31 - 1
+        self.built = True
+
+    def of(self, model: keras.Model, params: Params) -> Tensor:
+        """Return the statistics [3, *shape] among the parameters of a model.
+
+        Args:
+            model: the model, built.
+            params: the parameters.
+        """
+        paths = [variable.path for variable in model.trainable_variables]
+        return params[paths.index(self.statistics.path)]
+
+    def loss(self, statistics: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+        """Return 0, whose gradient by the statistics is that of `updated_statistics`.
+
+        Means of such gradients over learners with as many x are the gradient of all their x.
+
+        Args:
+            statistics: [3, *shape] float32.
+            x: [N, *shape] float32.
+            weight: [N] float32, 1 for what counts and 0 for what does not.
+        """
+        mean, variance, count = statistics[0], statistics[1], statistics[2]
+        total = ops.sum(weight)
+        weight = ops.reshape(weight / ops.maximum(total, 1.0), (-1, *[1] * len(mean.shape)))
+        distance = ops.sum((x - mean) * weight, axis=0)
+        square = ops.sum(ops.square(x - mean) * weight, axis=0)
+        counts = ops.cast((count < self.updates) & (total > 0), "float32")
+        gradient = counts * ops.stack([-distance, variance - square, -ops.ones_like(mean)])
+        value = ops.sum(statistics * ops.stop_gradient(gradient))
+        return value - ops.stop_gradient(value)
+
+
+class ObservationNormalizer(RunningStatistics):
+    """Observations with a mean of 0 and a deviation of 1 of each number, clipped to ±5.
+
+    The statistics are of single frames as the environment gives them. Those of a stack share them.
+
+    Args:
+        frame: a single frame.
+        frame_stack: K.
+    """
+
+    def __init__(self, frame: ArraySpec, frame_stack: int) -> None:
+        super().__init__(frame.shape, "normalizer")
+        self.frame_stack = frame_stack
+        are_bytes = frame.dtype == "uint8"
+        self.scale = 1.0 / 255.0 if are_bytes else 1.0
+        self.epsilon = _BYTES_EPSILON if are_bytes else _EPSILON
+
+    def numbers(self, frames: Tensor) -> Tensor:
+        """Return frames [...] as float32; bytes (uint8) are scaled to [0, 1]."""
+        return ops.cast(frames, "float32") * self.scale
+
+    def call(
+        self, observation: Tensor, prepare: Callable[[Tensor], Tensor] = lambda frames: frames
+    ) -> Tensor:
+        """Return [N, *stacked shape] float32.
+
+        Args:
+            observation: [N, *stacked shape], prepared.
+            prepare: changes the layout of frames, `Body.prepare`.
+        """
+        statistics = prepare(ops.stop_gradient(ops.convert_to_tensor(self.statistics)))
+        mean, variance = self._of_stack(statistics[0]), self._of_stack(statistics[1])
+        x = (self.numbers(observation) - mean) * ops.rsqrt(variance + self.epsilon)
+        return ops.clip(x, -_MOST, _MOST)
+
+    def _of_stack(self, x: Tensor) -> Tensor:
+        """Return what is of one frame for a stack of them."""
+        shape = stacked_shape(tuple(x.shape), 1)
+        x = ops.reshape(x, shape)
+        return ops.concatenate([x] * self.frame_stack, axis=-1)
