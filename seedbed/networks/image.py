@@ -98,18 +98,20 @@ class FirstConvolution(keras.layers.Layer):
             image, kernel = (ops.cast(a, self.products) for a in (image, kernel))
             x = backends.current().convolve(image, kernel, stride)
             image, kernel = (ops.cast(a, "float32") for a in (image, kernel))
+        bias: Tensor = self.bias
         if self.standardize:
             # Standardize the output in place of the input, because it is smaller, and a convolution
             # is linear.
-            pixels = ops.reshape(image, (-1, prod(image.shape[1:])))
-            mean = ops.mean(pixels, -1)
+            pixels = (1, 2, 3)
+            mean = ops.mean(image, pixels, keepdims=True)
             # All sums of squares of one byte a pixel are far below what float32 tells apart.
-            variance = ops.mean(ops.square(pixels), -1) - ops.square(mean)
+            variance = ops.mean(ops.square(image), pixels, keepdims=True) - ops.square(mean)
             scale = 1.0 / 255.0 if are_bytes else 1.0
             deviation = ops.maximum(scale * ops.sqrt(ops.maximum(variance, 0.0)), 1.0 / 255.0)
-            mean, deviation = (ops.reshape(v, (-1, 1, 1, 1)) for v in (mean, deviation))
-            x = (x - mean * ops.sum(kernel, axis=(0, 1, 2))) / deviation
-        return ops.relu(x + ops.cast(self.bias, x.dtype))
+            # As (x - mean * sum) / deviation + bias, in fewer passes over the output.
+            x, mean = x / deviation, mean / deviation
+            bias = bias - mean * ops.sum(kernel, axis=(0, 1, 2))
+        return ops.relu(x + ops.cast(bias, x.dtype))
 
     def _blocks(self, kernel: Tensor) -> Tensor:
         """Return the kernel for blocks: channels in the order (frame, row, column, channel)."""
