@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,8 +101,13 @@ class TensorFlowTrainer(Trainer):
 
     @override
     def _read_variables(self) -> None:
+        import keras
+
         self._variables = [v.value for v in self._model.trainable_variables]
         self._params, self._slots = self._copies(), []
+        optimizer = self._optimizer
+        if type(optimizer) is keras.optimizers.Adam and not optimizer.amsgrad:
+            optimizer.update_step = partial(_adam, optimizer)
 
     @override
     def _compile(
@@ -171,6 +177,24 @@ class TensorFlowTrainer(Trainer):
 
     def _copies(self) -> Params:
         return [tf.identity(variable) for variable in self._variables]
+
+
+def _adam(optimizer: Any, gradient: Tensor, variable: tf.Variable, learning_rate: Tensor) -> None:
+    """Make Keras's update of a variable by Adam, in one pass over it in place of ten."""
+    index = optimizer._get_variable_index(variable)
+    step = tf.cast(optimizer.iterations.value + 1, tf.float32)
+    tf.raw_ops.ResourceApplyAdam(
+        var=variable.handle,
+        m=optimizer._momentums[index].value.handle,
+        v=optimizer._velocities[index].value.handle,
+        beta1_power=tf.pow(optimizer.beta_1, step),
+        beta2_power=tf.pow(optimizer.beta_2, step),
+        lr=learning_rate,
+        beta1=optimizer.beta_1,
+        beta2=optimizer.beta_2,
+        epsilon=optimizer.epsilon,
+        grad=gradient,
+    )
 
 
 @tf.function
