@@ -125,7 +125,8 @@ class NullLearner(Learner):
             layout=list, params=list, state=lambda: {"model/w": np.zeros(3)}, load=lambda _: None
         )
         source = OnPolicySource(trainer, backend, settings.batch_size, unroll)
-        agent: Any = SimpleNamespace(trains_from_replay=False)
+        body = SimpleNamespace(network="none")
+        agent: Any = SimpleNamespace(trains_from_replay=False, body=body)
         inference: Any = [self.policy]
         return LearnerComponents(spec, unroll, backend, agent, trainer, inference, source)
 

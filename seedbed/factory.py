@@ -36,11 +36,11 @@ def build_agent(experiment: Experiment, spec: EnvironmentSpec) -> Agent:
         learner.frame_stack,
         learner.lstm_units,
         learner.precision,
-        learner.initial_weights,
-        learner.normalization_frames > 0,
+        experiment.initial_weights,
+        experiment.normalization_frames > 0,
     )
     agent: Agent = agent_class(options, body, spec.actions)
-    if learner.initial_weights == "orthogonal":
+    if experiment.initial_weights == "orthogonal":
         draw_orthogonal(agent.model)
     return agent
 

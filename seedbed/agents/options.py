@@ -28,11 +28,21 @@ class AgentOptions(Section):
     Attributes:
         trains_from_replay: as of `seedbed.agents.protocol.Agent`.
         synchronous: as of `seedbed.agents.protocol.Agent`.
+        passes: `learner.epochs_per_batch` where it is 0.
+        minibatches: `learner.minibatches` where it is 0.
+        queue_batches: `learner.queue_batches` where it is null.
+        initial_weights: `learner.initial_weights` where it is `default`.
+        normalization_frames: `learner.normalization_frames` where it is null.
     """
 
     key_class: ClassVar[KeyClass] = RESULT
     trains_from_replay: ClassVar[bool] = False
     synchronous: ClassVar[bool] = False
+    passes: ClassVar[int] = 1
+    minibatches: ClassVar[int] = 1
+    queue_batches: ClassVar[int] = 1
+    initial_weights: ClassVar[str] = "default"
+    normalization_frames: ClassVar[int] = 0
 
     discount: Fraction = 0.99
     """Discount γ of a step."""

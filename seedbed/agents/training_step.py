@@ -103,9 +103,9 @@ def observation_statistics_loss(
     frames, flags = arrays["observation"][context:], arrays["flags"][context:]  # [R, B, ...]
     first = ops.not_equal(ops.bitwise_and(flags, np.uint8(FIRST)), 0)
     is_there = ops.broadcast_to(~ops.all(first, axis=0), first.shape)
-    numbers = normalizer.numbers(agent.body.flatten(frames))
     weight = ops.cast(agent.body.flatten(is_there), "float32")
-    return normalizer.loss(normalizer.of(agent.model, params), numbers, weight)
+    statistics = normalizer.of(agent.model, params)
+    return normalizer.loss(statistics, agent.body.flatten(frames), weight)
 
 
 def unroll_of(agent: Agent, frame_stack: int, arrays: dict[str, Any]) -> Unroll:

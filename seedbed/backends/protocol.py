@@ -44,6 +44,11 @@ class Backend(Protocol):
             SeedbedError: BACKEND: this host has fewer devices.
         """
 
+    @property
+    def row_parts(self) -> int:
+        """Parts of a training batch's rows whose operations are to run at the same time."""
+        return 1
+
     def num_devices(self) -> int:
         """Return how many devices of this host can be given roles."""
         return 1

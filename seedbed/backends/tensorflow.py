@@ -37,6 +37,8 @@ from seedbed.types import Params, Tensor
 tf.get_logger().setLevel("ERROR")
 log = logging.getLogger(__name__)
 
+_ROW_PARTS = 4
+
 
 class TensorFlowTables(DeviceTables, Tables):
     """Tables on the device. Each is a variable."""
@@ -230,6 +232,7 @@ class TensorFlowBackend(Backend):
                     "learner.operation_threads %d has no effect",
                     operation_threads,
                 )
+        self._deterministic = deterministic
         if deterministic:
             tf.config.threading.set_intra_op_parallelism_threads(1)
             tf.config.threading.set_inter_op_parallelism_threads(1)
@@ -237,6 +240,14 @@ class TensorFlowBackend(Backend):
         for gpu in tf.config.get_visible_devices("GPU"):
             # By default the first process on a GPU takes all of its memory.
             tf.config.experimental.set_memory_growth(gpu, True)
+
+    @property
+    @override
+    def row_parts(self) -> int:
+        # On a CPU two threads of one operation wait for each other longer than operations of two
+        # parts do, and a part stays in a core's cache.
+        on_cpu = self.devices()[0].startswith("cpu")
+        return _ROW_PARTS if on_cpu and not self._deterministic else 1
 
     @override
     def devices(self) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
-from seedbed.networks import NETWORK_OPTIONS, NETWORKS
+from seedbed.networks import AUTO, NETWORK_OPTIONS, NETWORKS
 from seedbed.runtime.install import installed_backends
 from seedbed.settings import (
     FREE,
@@ -251,10 +251,11 @@ class Learner(Section):
     network: Annotated[
         str,
         identity("the parameters belong to that network"),
-        AfterValidator(partial(one_of, NETWORKS)),
-    ] = Field("impala_shallow", json_schema_extra={"pattern": pattern(NETWORKS)})
+        AfterValidator(partial(one_of, (AUTO, *NETWORKS))),
+    ] = Field(AUTO, json_schema_extra={"pattern": pattern((AUTO, *NETWORKS))})
     """Network: `impala_shallow`, `impala_deep`, `football`, `nature`, `nature_shallow`, `mlp`, or
-    `module:Class`.
+    `module:Class`. `auto` is `impala_shallow` of pictures, and `mlp` of all else and of pictures
+    below 20 x 20, such as MiniGrid's.
     """
     network_options: Annotated[Free, SHAPES] = Field(default_factory=dict)
     """Keyword arguments of the network, such as `width: 2`."""
@@ -266,15 +267,16 @@ class Learner(Section):
     """Initial values of weights. With `glorot` all are Glorot uniform, as the SEED paper states;
     the default draws the LSTM's recurrent kernel orthogonal, and the policy head orthogonal and a
     hundred times smaller, for nearly uniform first actions. With `orthogonal` all are orthogonal,
-    √2 times as large in front of a ReLU or tanh, and the policy head again a hundred times smaller.
-    Biases are 0, the forget gate's 1.
+    √2 times as large in front of a ReLU or tanh, and the policy head again a hundred times smaller;
+    so they are by default with `ppo`. Biases are 0, the forget gate's 1.
     """
     normalization_frames: Annotated[
-        int, identity("the statistics are parameters of that network"), Field(ge=0)
-    ] = 0
+        int | None, identity("the statistics are parameters of that network"), Field(ge=0)
+    ] = None
     """Emulator frames over which the mean and the deviation of each number of an observation are
-    taken, by which it is normalized and clipped to ±5; then both stay. 0 does not normalize.
-    Observations of several arrays (`Dict`) are left as they are.
+    taken, by which it is normalized and clipped to ±5; then both stay. 0 does not normalize. Null
+    is the agent's number: 400,000 with `ppo`, 0 with all others. Observations of several arrays
+    (`Dict`) are left as they are.
     """
     frame_stack: Annotated[Positive, INPUT] = 4
     """Newest K observations that the network sees, stacked on the device."""
@@ -290,20 +292,23 @@ class Learner(Section):
     """
     batch_size: Annotated[Positive, RESULT] = 32
     """Unrolls (or sequences) B of a training batch."""
-    epochs_per_batch: Annotated[Positive, RESULT] = 1
+    epochs_per_batch: Annotated[int, RESULT, Field(ge=0)] = 0
     """Passes over each batch, of `minibatches` updates each. More updates use each frame better and
     cost more training; V-trace corrects for the policy's changes in between, and PPO bounds them.
+    0 is the agent's number: 4 with `ppo`, 1 with all others.
     """
-    minibatches: Annotated[Positive, RESULT] = 1
+    minibatches: Annotated[int, RESULT, Field(ge=0)] = 0
     """Equal parts of a batch, of whole unrolls drawn at random in each pass. Each makes an update.
+    0 is the agent's number: 4 with `ppo`, 1 with all others.
     """
     max_skipped_updates: Annotated[Positive, FREE] = 10
     """Updates skipped in a row that end the run. An update whose loss or gradient is not finite is
     skipped: the parameters stay as they were, and the batch is kept in `quarantine/`.
     """
-    queue_batches: Annotated[Positive, RESULT] = 1
+    queue_batches: Annotated[int | None, RESULT, Field(ge=0)] = None
     """Training batches that may wait. When the queue is full, inference waits, which bounds the
-    policy lag.
+    policy lag. With 0 no batch waits: the actors are one unroll ahead of the batch that trains.
+    Null is the agent's number: 0 with `ppo`, 1 with all others.
     """
     straggler_timeout_s: Annotated[float, FREE, Field(gt=0)] = 30.0
     """Seconds that a synchronous batch (`a2c`) waits after the first unroll for the other
@@ -340,19 +345,12 @@ class Learner(Section):
         return self.batch_size // self.hosts
 
     @model_validator(mode="after")
-    def _minibatches_are_equal(self) -> "Learner":
-        parts = self.minibatches * self.hosts * max(1, self.devices.training)
-        if self.minibatches > 1 and self.batch_size % parts:
-            of_each = f" for each of {parts // self.minibatches} devices that train"
-            raise ValueError(
-                f"batch_size {self.batch_size} cannot be divided into minibatches "
-                f"{self.minibatches}{of_each if parts > self.minibatches else ''}: take a multiple "
-                f"of {parts}"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _network_takes_its_options(self) -> "Learner":
+        if self.network == AUTO and self.network_options:
+            raise ValueError(
+                f"network_options {sorted(self.network_options)} with network {AUTO}, which takes "
+                "none, because the observation decides which network it is: name the network"
+            )
         known = NETWORK_OPTIONS.get(self.network)
         if known is None:  # a module:Class
             return self

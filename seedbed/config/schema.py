@@ -70,6 +70,39 @@ class Experiment(Section):
         return getattr(self, self.agent) if self.agent in AGENTS else None
 
     @property
+    def _own(self) -> type[AgentOptions] | AgentOptions:
+        """What the agent chooses where the learner's settings leave it to it."""
+        return self.builtin_options or AgentOptions
+
+    @property
+    def passes(self) -> int:
+        """Passes over each batch."""
+        return self.learner.epochs_per_batch or self._own.passes
+
+    @property
+    def minibatches(self) -> int:
+        """Equal parts of a batch, each of which makes an update in each pass."""
+        return self.learner.minibatches or self._own.minibatches
+
+    @property
+    def queue_batches(self) -> int:
+        """Training batches that may wait."""
+        given = self.learner.queue_batches
+        return self._own.queue_batches if given is None else given
+
+    @property
+    def initial_weights(self) -> str:
+        """How weights are drawn: `default`, `glorot` or `orthogonal`."""
+        given = self.learner.initial_weights
+        return self._own.initial_weights if given == "default" else given
+
+    @property
+    def normalization_frames(self) -> int:
+        """Emulator frames that the statistics of observations count; 0 without any."""
+        given = self.learner.normalization_frames
+        return self._own.normalization_frames if given is None else given
+
+    @property
     def _has_replay(self) -> bool:
         options = self.builtin_options
         return options is not None and options.trains_from_replay
@@ -149,6 +182,7 @@ class Experiment(Section):
             )
         if options is not None:
             self.check_inference(options.trains_from_replay or options.synchronous)
+        self._check_minibatches()
         if self._has_replay:
             self._check_replay()
         if options is not None and options.synchronous:
@@ -173,10 +207,20 @@ class Experiment(Section):
                 "location learner"
             )
 
+    def _check_minibatches(self) -> None:
+        learner, minibatches = self.learner, self.minibatches
+        parts = minibatches * learner.hosts * max(1, learner.devices.training)
+        if minibatches > 1 and learner.batch_size % parts:
+            of_each = f" for each of {parts // minibatches} devices that train"
+            raise ValueError(
+                f"learner.batch_size {learner.batch_size} cannot be divided into minibatches "
+                f"{minibatches}{of_each if parts > minibatches else ''}: take a multiple of {parts}"
+            )
+
     def _check_replay(self) -> None:
         learner, replay = self.learner, self.learner.replay
         for name in ("epochs_per_batch", "minibatches"):
-            if (number := getattr(learner, name)) != 1:
+            if (number := getattr(learner, name)) > 1:
                 raise ValueError(
                     f"learner.{name} {number}: {self.agent} draws each batch anew, use "
                     "learner.replay.ratio"
@@ -212,7 +256,7 @@ class Experiment(Section):
         """
         learner = self.learner
         for name in ("epochs_per_batch", "minibatches"):
-            if (number := getattr(learner, name)) != 1:
+            if (number := getattr(learner, name)) > 1:
                 raise ValueError(
                     f"learner.{name} {number}: {self.agent} is on-policy, and after one update "
                     "with a batch that batch is not; set it to 1"

@@ -61,13 +61,16 @@ def header(experiment: Experiment, directory: RunDirectory) -> str:
     )
 
 
-def describe_model(experiment: Experiment, backend: "Backend", trainer: "Trainer") -> str:
+def describe_model(
+    experiment: Experiment, backend: "Backend", trainer: "Trainer", network: str
+) -> str:
     """Describe the network, its size, and what it runs on, in one line.
 
     Args:
         experiment: The resolved experiment.
         backend: The backend, with its devices.
         trainer: The trainer, with the parameters.
+        network: Name of the network, which may be of the learner's choice.
     """
     learner, split = experiment.learner, backend.split
     lstm = f" with an LSTM of {learner.lstm_units}" if learner.lstm_units else ""
@@ -78,7 +81,7 @@ def describe_model(experiment: Experiment, backend: "Backend", trainer: "Trainer
         also = f", {idle} idle" if idle > 0 else ""
         roles = f" ({split.inference} act, {split.training} train{also})"
     return (
-        f"{learner.network}{lstm}, {size:,} parameters, {learner.precision}; {backend.name} "
+        f"{network}{lstm}, {size:,} parameters, {learner.precision}; {backend.name} "
         f"{version(backend.name)} on {', '.join(backend.devices())}{roles}"
     )
 

@@ -10,8 +10,12 @@ NETWORKS = {
     "nature_shallow": "seedbed.networks.nature:NatureShallow",
 }
 
+# Name of the network that an observation decides, which takes no options.
+AUTO = "auto"
+
 # Keyword arguments of each, as `learner.network_options` has them.
 NETWORK_OPTIONS = {
+    AUTO: (),
     "football": (),
     "impala_deep": ("width",),
     "impala_shallow": ("standardize",),

@@ -11,6 +11,9 @@ from seedbed.packed import PackedSpec
 from seedbed.spec import ActionSpec, ArraySpec
 from seedbed.types import Tensor
 
+# Rows of a part below which its operations are too short to gain by it.
+_LEAST_PART_ROWS = 16
+
 
 class Body(keras.layers.Layer):
     """A torso and, where `lstm_units` is not 0, an LSTM core.
@@ -28,12 +31,14 @@ class Body(keras.layers.Layer):
         normalizer: normalizes stacks before the torso; None leaves them as they are.
 
     Attributes:
+        network: name of the torso's network, once `make_body` has given it.
         action: the action space.
         state_size: S, 2 * lstm_units: the hidden state h, then the cell c.
         features: F, size of the output.
         policy: name of the Keras dtype policy in which torso and core compute.
         batch_major: whether the rows of one column follow each other where time and batch become
             one axis. Otherwise a batch that is divided among devices would be gathered on each.
+        row_parts: parts in which the torso computes the rows of a training batch, side by side.
     """
 
     def __init__(
@@ -57,7 +62,9 @@ class Body(keras.layers.Layer):
         self.state_size = 2 * lstm_units
         self.frame = frame
         self.batch_major = False
+        self.row_parts = 1
         self.normalizer = normalizer
+        self.network = ""
         dtype = stacked.dtype if normalizer is None else "float32"
         torso_features = int(torso(keras.KerasTensor((1, *stacked.shape), dtype)).shape[-1])
         self.features = lstm_units or torso_features
@@ -139,9 +146,14 @@ class Body(keras.layers.Layer):
         """
         steps = observation.shape[0]
         stacks = self.flatten(observation)
-        if self.normalizer is not None:
-            stacks = self.normalizer.call(stacks, self.prepare)
-        features = self.unflatten(self.torso(stacks), steps)  # [R, B, F]
+        rows, parts = stacks.shape[0] or 0, self.row_parts
+        if rows % parts or rows < parts * _LEAST_PART_ROWS:
+            parts = 1
+        of_parts = [
+            self._torso_of(x) for x in (ops.split(stacks, parts) if parts > 1 else [stacks])
+        ]
+        features = of_parts[0] if parts == 1 else ops.concatenate(of_parts, axis=0)
+        features = self.unflatten(features, steps)  # [R, B, F]
         features = ops.cast(features, "float32")
         if self.core is None:
             return features, state
@@ -155,6 +167,12 @@ class Body(keras.layers.Layer):
         )
         hidden, state = self.core(inputs, first, state)
         return hidden, state
+
+    def _torso_of(self, stacks: Tensor) -> Tensor:
+        """Return features [N, F] of prepared stacks [N, *stacked shape]."""
+        if self.normalizer is not None:
+            stacks = self.normalizer.call(stacks, self.prepare)
+        return self.torso(stacks)
 
 
 def without_first(action: Tensor, first: Tensor, space: ActionSpec) -> Tensor:

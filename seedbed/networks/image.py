@@ -145,7 +145,7 @@ class ImageTorso(keras.layers.Layer):
                 f"learner.network {name} wants images [height, width(, channels)], but the "
                 f"environment gives {frame}: use `mlp` or a network of your own"
             )
-        if len(frame.shape) == 3 and frame.shape[0] <= _CHANNELS < min(frame.shape[1:]):
+        if len(frame.shape) == 3 and is_channels_first(frame.shape):
             raise ConfigError(
                 f"learner.network {name} wants images [height, width, channels], but the "
                 f"environment gives {frame}: channels first? Move the axis, such as by "
@@ -167,6 +167,11 @@ class ImageTorso(keras.layers.Layer):
             frame: [N, height, width(, channels)].
         """
         return self.first.prepare(frame) if isinstance(self.first, FirstConvolution) else frame
+
+
+def is_channels_first(shape: tuple[int, ...]) -> bool:
+    """Return whether the first of three axes is that of the channels."""
+    return shape[0] <= _CHANNELS < min(shape[1:])
 
 
 def scaled(image: Tensor) -> Tensor:

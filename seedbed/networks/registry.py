@@ -8,9 +8,11 @@ from typing import Any
 
 import keras
 
-from seedbed.networks import NETWORKS
+from seedbed.networks import AUTO, NETWORKS
 from seedbed.networks.body import Body
 from seedbed.networks.entries import EntriesTorso
+from seedbed.networks.image import is_channels_first
+from seedbed.networks.impala import ImpalaShallow
 from seedbed.networks.mlp import Mlp
 from seedbed.networks.statistics import ObservationNormalizer
 from seedbed.ops.frame_stack import stacked_shape
@@ -51,10 +53,38 @@ def make_body(
     Raises:
         SeedbedError: CONFIG: there is no such network, its options are wrong, or it does not fit.
     """
+    network = network_of(network, frame)
     with _policy(precision):
-        return _body(
+        body = _body(
             network, options, frame, actions, frame_stack, lstm_units, initial_weights, normalize
         )
+    body.network = network
+    return body
+
+
+def network_of(network: str, frame: ArraySpec) -> str:
+    """Return the name of a network, of `auto` that which suits the observation.
+
+    Args:
+        network: `learner.network`.
+        frame: a single frame.
+    """
+    if network != AUTO:
+        return network
+    arrays = [frame]
+    if isinstance(frame, PackedSpec):
+        arrays = [entry.array for entry in frame.entries if entry.is_image]
+    return "impala_shallow" if arrays and all(map(_is_picture, arrays)) else "mlp"
+
+
+def _is_picture(array: ArraySpec) -> bool:
+    """Return whether an array is a picture that a convolution of `impala_shallow` fits."""
+    if len(array.shape) not in (2, 3):
+        return False
+    height, width = array.shape[:2]
+    if len(array.shape) == 3 and is_channels_first(array.shape):
+        height, width = array.shape[1:]  # refused by name
+    return min(height, width) >= ImpalaShallow.smallest
 
 
 def _torso(network: str, options: dict[str, Any], frame: ArraySpec, frame_stack: int) -> Any:

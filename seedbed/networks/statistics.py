@@ -10,6 +10,7 @@ from typing import Any
 
 import keras
 from keras import ops
+from typing_extensions import override
 
 from seedbed.ops.frame_stack import stacked_shape
 from seedbed.spec import ArraySpec
@@ -60,18 +61,29 @@ class RunningStatistics(keras.layers.Layer):
 
         Args:
             statistics: [3, *shape] float32.
-            x: [N, *shape] float32.
+            x: [N, *shape], as `numbers` takes it.
             weight: [N] float32, 1 for what counts and 0 for what does not.
         """
-        mean, variance, count = statistics[0], statistics[1], statistics[2]
+        statistics_now = ops.stop_gradient(statistics)
+        mean, variance, count = statistics_now[0], statistics_now[1], statistics_now[2]
         total = ops.sum(weight)
-        weight = ops.reshape(weight / ops.maximum(total, 1.0), (-1, *[1] * len(mean.shape)))
-        distance = ops.sum((x - mean) * weight, axis=0)
-        square = ops.sum(ops.square(x - mean) * weight, axis=0)
-        counts = ops.cast((count < self.updates) & (total > 0), "float32")
-        gradient = counts * ops.stack([-distance, variance - square, -ops.ones_like(mean)])
-        value = ops.sum(statistics * ops.stop_gradient(gradient))
+
+        def gradient() -> Tensor:
+            share = ops.reshape(weight / total, (-1, *[1] * len(mean.shape)))
+            away = self.numbers(x) - mean
+            distance = ops.sum(away * share, axis=0)
+            square = ops.sum(ops.square(away) * share, axis=0)
+            return ops.stack([-distance, variance - square, -ops.ones_like(mean)])
+
+        counts = (ops.max(count) < self.updates) & (total > 0)
+        nothing = ops.zeros_like(statistics_now)
+        found = ops.stop_gradient(ops.cond(counts, gradient, lambda: nothing))
+        value = ops.sum(statistics * found)
         return value - ops.stop_gradient(value)
+
+    def numbers(self, x: Tensor) -> Tensor:
+        """Return what is counted [...] as float32."""
+        return x
 
 
 class ObservationNormalizer(RunningStatistics):
@@ -91,9 +103,10 @@ class ObservationNormalizer(RunningStatistics):
         self.scale = 1.0 / 255.0 if are_bytes else 1.0
         self.epsilon = _BYTES_EPSILON if are_bytes else _EPSILON
 
-    def numbers(self, frames: Tensor) -> Tensor:
+    @override
+    def numbers(self, x: Tensor) -> Tensor:
         """Return frames [...] as float32; bytes (uint8) are scaled to [0, 1]."""
-        return ops.cast(frames, "float32") * self.scale
+        return ops.cast(x, "float32") * self.scale
 
     def call(
         self, observation: Tensor, prepare: Callable[[Tensor], Tensor] = lambda frames: frames

@@ -39,7 +39,7 @@ from seedbed.services.learner.stop import RunStop
 from seedbed.services.learner.synchronous import is_synchronous
 from seedbed.services.learner.training.quarantine import Quarantine
 from seedbed.services.learner.training.thread import PrefetchThread, TrainingThread
-from seedbed.services.learner.unrolls.queue import UnrollQueue
+from seedbed.services.learner.unrolls.queue import PacedUnrollQueue, UnrollQueue
 from seedbed.services.learner.unrolls.synchronous_queue import SynchronousUnrollQueue
 from seedbed.spec import EnvironmentSpec
 from seedbed.telemetry import Counters, Telemetry
@@ -110,7 +110,9 @@ class LearnerBase:
         self._resumed = run.resume_from is not None
         self.components = ComponentsFuture(spec)
         self.store = ParameterStore()
-        self.queue = UnrollQueue(learner.queue_batches * learner.host_batch_size)
+        self.queue = UnrollQueue(experiment.queue_batches * learner.host_batch_size)
+        if not experiment.queue_batches:
+            self.queue = PacedUnrollQueue(learner.host_batch_size)
         place = self.hosts.place if self.hosts else None
         if is_synchronous(experiment, place, operation_threads(experiment, actors_here)):
             self.queue = SynchronousUnrollQueue(
@@ -251,7 +253,12 @@ class LearnerBase:
         if self.experiment.gossip.replicas > 1:
             self._meet_peers(components)
         self.telemetry.split = components.backend.split
-        model = describe_model(self.experiment, components.backend, components.trainer)
+        model = describe_model(
+            self.experiment,
+            components.backend,
+            components.trainer,
+            components.agent.body.network,
+        )
         log.info("the model: %s", model)
         self.store.to_acting = components.backend.to_acting
         self.training.publish(components, self.counters.updates)

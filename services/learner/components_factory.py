@@ -75,8 +75,8 @@ def build_components(
             backend,
             learner.host_batch_size,
             unroll,
-            learner.epochs_per_batch,
-            learner.minibatches,
+            experiment.passes,
+            experiment.minibatches,
             seed,
         )
     most = learner.inference.max_batch_envs
@@ -128,6 +128,7 @@ def build_trainer(experiment: Experiment, spec: EnvironmentSpec, backend: Backen
         experiment.check_inference(agent.trains_from_replay or agent.synchronous)
     except ValueError as error:
         raise ConfigError(str(error)) from error
+    agent.body.row_parts = backend.row_parts
     agent.body.batch_major = backend.split.training * learner.hosts > 1
     unroll: UnrollSpec | SequencePlan
     if agent.trains_from_replay:
@@ -145,13 +146,13 @@ def build_trainer(experiment: Experiment, spec: EnvironmentSpec, backend: Backen
             action=spec.action.array,
         )
         loss = on_policy_loss(agent, learner.frame_stack)
-        updates_per_batch = learner.epochs_per_batch * learner.minibatches
+        updates_per_batch = experiment.passes * experiment.minibatches
     # Schedules count by the frames that come in for each update. The other learners bring in as
     # many in the meantime.
     batch_frames = learner.unroll_length * size * spec.action_repeat
     frames_per_update = batch_frames / updates_per_batch * learners_per_update(experiment)
     if agent.body.normalizer is not None:
-        counted = round(learner.normalization_frames / frames_per_update)
+        counted = round(experiment.normalization_frames / frames_per_update)
         agent.body.normalizer.updates = max(1, counted)
     optimizer = build_optimizer(experiment, frames_per_update)
     clip = learner.optimizer.max_gradient_norm

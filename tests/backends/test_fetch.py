@@ -62,6 +62,7 @@ def test_nothing_but_fetch_reads_an_update(tmp_path: Path) -> None:
 
     components: Any = SimpleNamespace(
         source=SimpleNamespace(
+            passes=lambda batch: iter([iter([batch])]),
             train_step=lambda batch, exchange: on_device,
             on_trained=lambda batch, given: seen.append(given),
         ),

@@ -191,7 +191,11 @@ def another(key: Key) -> str:
         return str(not default).lower()
     if isinstance(default, int | float):
         return str(max(2, 3 * default)) if isinstance(default, int) else str(0.7 * default or 0.25)
-    special = {"gossip.graphs": "[[[0, 1], [1, 0]], exponential]", "gossip.staleness": "7"}
+    special = {
+        "gossip.graphs": "[[[0, 1], [1, 0]], exponential]",
+        "gossip.staleness": "7",
+        "learner.queue_batches": "3",
+    }
     return special.get(key.path, "{b: [1, 2.5e-7, true, null, '<é>'], a: {c: 1e30}}")
 
 

@@ -35,7 +35,8 @@ def test_the_minimal_experiment_is_the_papers_table_9() -> None:
 
 def test_what_is_dumped_is_read_again() -> None:
     experiment = parse_experiment(
-        MINIMAL, ["learner.network_options={standardize: true}", "stop.env_frames=9"]
+        MINIMAL,
+        ["learner.network=nature", "learner.network_options={standardize: true}"],
     )
     assert parse_experiment(dump_experiment(experiment)) == experiment
 
@@ -103,6 +104,23 @@ A2C = ["agent=a2c", "learner.batch_size=64"]
 R2D2 = ["agent=r2d2", "learner.lstm_units=8", "learner.unroll_length=80"]
 
 
+def test_an_agents_own_numbers_stand_where_none_are_given() -> None:
+    def own(*settings: str) -> tuple[int, int, int, int, str]:
+        got = parse_experiment(MINIMAL, list(settings))
+        numbers = got.passes, got.minibatches, got.queue_batches, got.normalization_frames
+        return *numbers, got.initial_weights
+
+    others = (1, 1, 1, 0, "default")
+    assert own("agent=ppo") == (4, 4, 0, 400_000, "orthogonal")
+    for settings in (["agent=vtrace"], A2C, DQN, R2D2, ["agent=my.agents:Mine"]):
+        assert own(*settings) == others
+    given = (
+        "learner.epochs_per_batch=1", "learner.minibatches=1", "learner.queue_batches=1",
+        "learner.normalization_frames=0", "learner.initial_weights=glorot",
+    )  # fmt: skip
+    assert own("agent=ppo", *given) == (1, 1, 1, 0, "glorot")
+
+
 def test_a2c_wants_as_many_environments_as_columns_where_it_starts_them() -> None:
     parse_experiment(MINIMAL, A2C)
     parse_experiment(MINIMAL, ["agent=a2c", "actor.processes=0"])  # others start the actors
@@ -149,7 +167,11 @@ def test_a_replay_that_just_suffices_is_taken() -> None:
             ["learner.network=mlp", "learner.network_options.hidden=3"],
             ["network_options ['hidden'] unknown to network 'mlp'", "units, activation"],
         ),
-        (["learner.network=impala"], ["unknown: one of football", '"impala"']),
+        (["learner.network=impala"], ["unknown: one of auto, football", '"impala"']),
+        (
+            ["learner.network_options.width=2"],
+            ["network_options ['width'] with network auto", "name the network"],
+        ),
         (
             ["agent=sac"],
             ["unknown: one of a2c, dqn, ppo, r2d2, vtrace, or", '"sac"'],

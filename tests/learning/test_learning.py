@@ -37,6 +37,13 @@ vtrace: {discount: 0.5}
 evaluation: {at_end: false}
 stop: {mean_return: 9.5, env_frames: 400000}
 """
+PPO = """
+name: ppo
+environment: {id: CartPole-v1}
+agent: ppo
+ppo: {normalize_returns: true}
+stop: {mean_return: 400, env_frames: 400000}
+"""
 PENDULUM = ROOT / "experiments/pendulum-vtrace.yaml"
 MINIGRID = ROOT / "experiments/minigrid-vtrace.yaml"
 CARTPOLE_A2C = ROOT / "experiments/cartpole-a2c.yaml"
@@ -102,6 +109,13 @@ def test_cartpole_with_lstm_and_stacking_learns_in_bfloat16(tmp_path: Path) -> N
         "learner.lstm_units=32", "learner.frame_stack=2", "stop.mean_return=150",
     )  # fmt: skip
     assert str(summary["stop_reason"]).startswith("stop.mean_return"), summary
+
+
+@pytest.mark.learning
+def test_ppo_learns_cartpole_by_its_own_numbers(tmp_path: Path) -> None:
+    summary = train(written(tmp_path, PPO), tmp_path / "run")
+    assert str(summary["stop_reason"]).startswith("stop.mean_return"), summary
+    assert summary["evaluation"]["mean"] >= 300, summary
 
 
 @pytest.mark.learning

@@ -11,7 +11,7 @@ import pytest
 from keras import ops
 from numpy.typing import NDArray
 
-from seedbed.networks import NETWORK_OPTIONS, NETWORKS
+from seedbed.networks import AUTO, NETWORK_OPTIONS, NETWORKS
 from seedbed.networks.body import Body, encoded, without_first
 from seedbed.networks.entries import unpacked_bits
 from seedbed.networks.image import FirstConvolution
@@ -66,7 +66,47 @@ def test_the_schema_has_the_options_of_each_network() -> None:
         name: tuple(inspect.signature(load_class(path, "learner.network")).parameters)
         for name, path in NETWORKS.items()
     }
-    assert signatures == NETWORK_OPTIONS
+    assert {AUTO: (), **signatures} == NETWORK_OPTIONS
+
+
+@pytest.mark.parametrize(
+    ("frame", "network"),
+    [
+        (ATARI, "impala_shallow"),
+        (ArraySpec((20, 20), "uint8"), "impala_shallow"),
+        (ArraySpec((19, 40, 3), "uint8"), "mlp"),
+        (ArraySpec((4,), "float32"), "mlp"),
+        (ArraySpec((), "int32"), "mlp"),
+        (PackedSpec.of([Entry("image", ArraySpec((7, 7, 3), "uint8"))]), "mlp"),
+        (
+            PackedSpec.of(
+                [
+                    Entry("image", ArraySpec((64, 64, 3), "uint8")),
+                    Entry("speed", ArraySpec((3,), "float32")),
+                ]
+            ),
+            "impala_shallow",
+        ),
+    ],
+)
+def test_what_is_seen_chooses_the_network(frame: ArraySpec, network: str) -> None:
+    assert make_body("auto", {}, frame, 3, 1, 0).network == network
+
+
+def test_channels_that_come_first_are_no_row_of_numbers() -> None:
+    with pytest.raises(SeedbedError, match="channels first"):
+        make_body("auto", {}, ArraySpec((3, 84, 84), "uint8"), 3, 1, 0)
+
+
+def test_rows_in_parts_are_the_same_rows() -> None:
+    body = body_of("impala_shallow", stack=4)
+    rng = np.random.default_rng(3)
+    stacks = ops.convert_to_tensor(rng.integers(0, 255, (16, 5, *body.stacked.shape), np.uint8))
+    nothing = ops.zeros((16, 5)), ops.zeros((16, 5), "bool"), ops.zeros((5, 0))
+    whole, _ = body(stacks, ops.zeros((16, 5), "int32"), *nothing)
+    body.row_parts = 4
+    parts, _ = body(stacks, ops.zeros((16, 5), "int32"), *nothing)
+    np.testing.assert_allclose(np.asarray(parts), np.asarray(whole), atol=1e-5)
 
 
 def body_of(

@@ -26,7 +26,8 @@ FIXED = {key.path: key.key_class.reason for key in keys() if key.key_class.name 
 
 
 def experiment(*overrides: str) -> Experiment:
-    return parse_experiment("name: pong\nenvironment: {id: 'atari:Pong'}", overrides)
+    text = "name: pong\nenvironment: {id: 'atari:Pong'}\nlearner: {network: impala_shallow}"
+    return parse_experiment(text, overrides)
 
 
 def test_every_key_of_the_schema_has_a_class() -> None:

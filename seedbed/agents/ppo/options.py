@@ -1,5 +1,7 @@
 """Options of PPO: the section `ppo` of an experiment."""
 
+from typing import ClassVar
+
 from seedbed.agents.options import ActorCriticOptions
 from seedbed.settings import Fraction, NonNegative, PositiveFloat
 
@@ -10,6 +12,12 @@ class PpoOptions(ActorCriticOptions):
     The passes over a batch and their parts are `learner.epochs_per_batch` and
     `learner.minibatches`.
     """
+
+    passes: ClassVar[int] = 4
+    minibatches: ClassVar[int] = 4
+    queue_batches: ClassVar[int] = 0
+    initial_weights: ClassVar[str] = "orthogonal"
+    normalization_frames: ClassVar[int] = 400_000
 
     clip_range: PositiveFloat = 0.2
     """Clipping ε: no gradient once the ratio of the probabilities is out of 1 ± ε to the better."""

@@ -147,7 +147,8 @@ def check_first_spec(spec: EnvironmentSpec, settings: Learner) -> None:
     if spec.actions > _FIRST_ACTIONS:
         bound = f"at most {_FIRST_ACTIONS} from the first actor"
         raise SpecMismatch("actions", bound, spec.actions, advice)
-    unrolls = (settings.queue_batches + 2) * settings.host_batch_size * (settings.unroll_length + 1)
+    waiting = 1 if settings.queue_batches is None else settings.queue_batches
+    unrolls = (waiting + 2) * settings.host_batch_size * (settings.unroll_length + 1)
     rows = settings.inference.slots * settings.frame_stack + unrolls
     usable = usable_memory_bytes() // 2
     if usable and rows * row > usable:

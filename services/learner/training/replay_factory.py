@@ -63,7 +63,7 @@ def device_needs(experiment: Experiment, spec: SequenceSpec, backend: Backend) -
     needs = [Need("replay", size, "learner.replay.capacity", capacity, ", or use storage: host")]
     if keeps_frames(experiment, spec, backend):
         # A chunk of each environment, and what waits in the queue and to be staged.
-        slots, queued = learner.inference.slots, learner.queue_batches * learner.batch_size
+        slots, queued = learner.inference.slots, experiment.queue_batches * learner.batch_size
         staged = min(learner.replay.transfer_steps // spec.steps, capacity // 2)
         waiting = (slots + queued + staged) * spec.steps * spec.observation.row_bytes
         needs.append(Need("frames on their way to it", waiting, "learner.inference.slots"))

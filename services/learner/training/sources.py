@@ -14,7 +14,6 @@ from typing_extensions import override
 from seedbed.backends.protocol import Backend
 from seedbed.backends.trainer import Trainer
 from seedbed.gossip.exchange import ParameterExchange
-from seedbed.runtime.threads import POLL_S
 from seedbed.services.learner.unrolls.batches import BatchBuilder, TrainingBatch
 from seedbed.services.learner.unrolls.unroll import UnrollSpec
 from seedbed.telemetry.busy import BusyClock
@@ -130,7 +129,6 @@ class PrefetchedSource(BatchSource):
         self._trainer = trainer
         self._backend = backend
         self._ready: queue.Queue[TrainingBatch] = queue.Queue(maxsize=1)
-        self._dropped_steps = 0
 
     @abstractmethod
     def prepare(self, timeout_s: float) -> TrainingBatch | None:
@@ -138,18 +136,17 @@ class PrefetchedSource(BatchSource):
 
     @override
     def prefetch(self, busy: BusyClock, stopping: threading.Event) -> None:
+        # A second batch ahead would only be older when its turn comes.
+        with self._ready.not_full:
+            if self._ready.queue:
+                with busy.blocked("training is busy"):
+                    self._ready.not_full.wait(TURN_S)
+            if self._ready.queue:
+                return
         with busy:
             batch = self.prepare(TURN_S)
-        if batch is None:
-            return
-        with busy.blocked("training is busy"):
-            while not stopping.is_set():
-                try:
-                    self._ready.put(batch, timeout=POLL_S)
-                    return
-                except queue.Full:
-                    continue
-        self._dropped_steps += batch.steps
+        if batch is not None:
+            self._ready.put(batch)  # at once, because nothing else puts
 
     def to_device(self, batch: TrainingBatch) -> TrainingBatch:
         """Return a batch, once its arrays are on the device, too."""
@@ -171,7 +168,7 @@ class PrefetchedSource(BatchSource):
 
     @override
     def pending_steps(self) -> int:
-        steps = self._dropped_steps
+        steps = 0
         while (batch := self.next_batch(0)) is not None:
             steps += batch.steps
         return steps

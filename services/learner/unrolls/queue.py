@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from typing_extensions import override
+
 from seedbed.replay.sequence import SequenceChunk
 from seedbed.services.learner.unrolls.unroll import SessionUnroll
 
@@ -140,3 +142,34 @@ class UnrollQueue:
             dropped_steps = self._dropped_steps
         self._wake_putters()
         return dropped_steps
+
+
+class PacedUnrollQueue(UnrollQueue):
+    """Unroll queue that lets in what the next batch needs once the one before has been trained on.
+
+    Where a batch makes many updates, batches that wait are many updates old when their turn comes.
+    Here only sessions wait, each with one unroll, so that actors and training work at the same
+    time and no step is more than a batch and an unroll older than the parameters.
+
+    Args:
+        batch_unrolls: B, unrolls of a batch.
+    """
+
+    def __init__(self, batch_unrolls: int) -> None:
+        super().__init__(batch_unrolls)
+        self._room = batch_unrolls
+
+    @override
+    def try_put(self, unroll: CompletedUnroll) -> bool:
+        with self._changed:
+            if self._room <= 0 and not self._closed:
+                return False
+            self._room -= unroll.environments
+            self._append(unroll)
+            return True
+
+    @override
+    def on_trained(self) -> None:
+        with self._changed:
+            self._room += self.capacity_unrolls
+        self._wake_putters()

@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from seedbed.services.learner.unrolls.queue import UnrollQueue
+from seedbed.services.learner.unrolls.queue import PacedUnrollQueue, UnrollQueue
 from seedbed.services.learner.unrolls.unroll import SessionUnroll
 
 LONG_S = 1000.0
@@ -132,3 +132,35 @@ def test_the_event_loop_may_have_ended(by: str) -> None:
         assert queue.get(0) is not None
     else:
         assert queue.close() == 4
+
+
+def test_a_paced_queue_lets_in_one_batch_for_each_that_is_trained_on() -> None:
+    """Groups of 3 and batches of 8: what is left over of one batch is the next one's."""
+    queue, let_in = PacedUnrollQueue(8), 0
+    for trained in range(20):
+        while queue.try_put(block(3)):
+            let_in += 3
+        # Enough for the next batch, and never as much as a group more.
+        assert 8 * (trained + 1) <= let_in < 8 * (trained + 1) + 3
+        while queue.get(0) is not None:
+            pass
+        assert not queue.try_put(block(3)), "what is got is not trained on"
+        queue.on_trained()
+
+
+def test_a_put_into_a_paced_queue_waits_for_training() -> None:
+    queue = PacedUnrollQueue(4)
+
+    async def session() -> list[bool]:
+        await queue.put(block(4))
+        waiting = asyncio.create_task(queue.put(block(4)))
+        await asyncio.sleep(0)
+        seen = [waiting.done()]
+        assert queue.get(0) is not None
+        await asyncio.sleep(0)
+        seen.append(waiting.done())
+        threading.Thread(target=queue.on_trained).start()
+        await asyncio.wait_for(waiting, DEADLINE_S)
+        return seen
+
+    assert asyncio.run(session()) == [False, False]
