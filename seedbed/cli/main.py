@@ -54,6 +54,7 @@ GROUPS = {
         "export": "write a policy that plain Keras loads",
     },
     "prepare": {
+        "init": "write an experiment of an environment, to turn its settings",
         "check": "check a machine, an environment or a learner",
         "config": "print the schema, the reference, or a resolved experiment",
         "bench": "measure where the time goes",
@@ -62,7 +63,8 @@ GROUPS = {
 }
 # Commands that run the code of a user's environment, network or agent.
 RUNS_OTHER_CODE = (
-    *("train", "learner", "actor", "sweep", "suite", "evaluate", "inspect", "export", "check"),
+    *("train", "learner", "actor", "sweep", "suite", "evaluate", "inspect", "export"),
+    *("init", "check"),
 )
 # Those that a supervisor, or Kubernetes, starts again after a crash.
 RESTARTED = ("learner", "actor")
@@ -93,6 +95,7 @@ EXAMPLES = {
     "analyze": "analyze runs/cartpole-vtrace",
     "inspect": "inspect unroll runs/cartpole-vtrace batch",
     "export": "export runs/cartpole-vtrace policy",
+    "init": "init CartPole-v1 --out cartpole.yaml",
     "check": "check env CartPole-v1",
     "config": "config show cartpole-vtrace --set learner.batch_size=32",
     "bench": "bench system --runs 1",
@@ -111,7 +114,6 @@ OTHER_WORDS = {
     "tune": "`seedbed sweep` trains every combination of some values",
     "grid": "`seedbed sweep` trains every combination of some values",
     "tensorboard": "`tensorboard --logdir runs` shows the curves of runs",
-    "init": "`seedbed train` makes the run directory",
     "download": "`seedbed fetch` brings the result of a release here",
     "cp": "`seedbed fetch` brings the result of a release here",
     "serve": "`seedbed learner` serves actors",
