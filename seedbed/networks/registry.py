@@ -128,7 +128,7 @@ def _body(
     stacked = ArraySpec(stacked_shape(prepared.shape, frame_stack), prepared.dtype)
     normalizer = None
     if normalize and not isinstance(frame, PackedSpec):
-        normalizer = ObservationNormalizer(frame, frame_stack)
+        normalizer = ObservationNormalizer(frame, frame_stack, _is_picture(frame))
     try:
         body = Body(torso, stacked, actions, lstm_units, initial_weights, frame, normalizer)
     except SeedbedError:

@@ -16,8 +16,9 @@ from seedbed.ops.frame_stack import stacked_shape
 from seedbed.spec import ArraySpec
 from seedbed.types import Params, Tensor
 
-# Added to variances: of bytes, as numbers in [0, 1], it is a tenth of a grey level.
-_EPSILON, _BYTES_EPSILON = 1e-5, (0.1 / 255.0) ** 2
+# Added to variances. A picture's pixels, in [0, 1], hardly vary where the background is, and other
+# preprocessing shifts edges by a tenth: below that nothing is magnified.
+_EPSILON, _PICTURE_EPSILON = 1e-5, 0.1**2
 # Largest normalized number, either way.
 _MOST = 5.0
 
@@ -94,18 +95,18 @@ class ObservationNormalizer(RunningStatistics):
     Args:
         frame: a single frame.
         frame_stack: K.
+        is_picture: whether its numbers are pixels.
     """
 
-    def __init__(self, frame: ArraySpec, frame_stack: int) -> None:
+    def __init__(self, frame: ArraySpec, frame_stack: int, is_picture: bool = False) -> None:
         super().__init__(frame.shape, "normalizer")
         self.frame_stack = frame_stack
-        are_bytes = frame.dtype == "uint8"
-        self.scale = 1.0 / 255.0 if are_bytes else 1.0
-        self.epsilon = _BYTES_EPSILON if are_bytes else _EPSILON
+        self.scale = 1.0 / 255.0 if is_picture and frame.dtype == "uint8" else 1.0
+        self.epsilon = _PICTURE_EPSILON if is_picture else _EPSILON
 
     @override
     def numbers(self, x: Tensor) -> Tensor:
-        """Return frames [...] as float32; bytes (uint8) are scaled to [0, 1]."""
+        """Return frames [...] as float32, pixels of bytes (uint8) scaled to [0, 1]."""
         return ops.cast(x, "float32") * self.scale
 
     def call(

@@ -477,3 +477,17 @@ def test_standardized_images(network: str) -> None:
     np.testing.assert_allclose(
         ops.convert_to_numpy(given), ops.convert_to_numpy(wanted), rtol=1e-3, atol=2e-3
     )
+
+
+def test_a_normalizer_magnifies_no_background() -> None:
+    """A shift of 23 grey levels, as between two ways to resize, stays below one deviation."""
+    frame = ArraySpec((84, 84), "uint8")
+    body = make_body("impala_shallow", {}, frame, ACTIONS, 4, 0, normalize=True)
+    assert body.normalizer is not None
+    mean, still, count = np.full(frame.shape, 0.4), np.zeros(frame.shape), np.ones(frame.shape)
+    body.normalizer.statistics.assign(np.stack([mean, still, count]))
+    shifted = np.full((1, *body.stacked.shape), round(0.4 * 255) + 23, np.uint8)
+    seen = np.asarray(body.normalizer.call(ops.convert_to_tensor(shifted), body.prepare))
+    assert 0.8 < seen.min() <= seen.max() < 1.0
+    ball = np.asarray(body.normalizer.call(ops.full((1, *body.stacked.shape), 236.0), body.prepare))
+    np.testing.assert_array_equal(ball, 5.0)
