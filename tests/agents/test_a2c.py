@@ -28,6 +28,7 @@ from tests.agents.test_vtrace_agent import (
     random_unroll,
     tensors,
 )
+from tests.support.loss_gradients import central_differences, loss_gradients
 
 pytestmark = [pytest.mark.backends, pytest.mark.usefixtures("backend")]
 
@@ -134,23 +135,11 @@ def test_loss_equals_a_walk_along_the_rows(options: A2cOptions) -> None:
 
 def gradients(backend: Backend, unroll: Unroll, logits: Array, value: Array, options: A2cOptions):
     """The loss's gradients for the logits and the values."""
-    given = (ops.convert_to_tensor(logits), ops.convert_to_tensor(value))
 
-    def loss(outputs: tuple[Any, Any]) -> Any:
+    def loss(*outputs: Any) -> Any:
         return a2c_loss(*outputs, tensors(unroll), options)[0]
 
-    if backend.name == "jax":
-        import jax
-
-        result = jax.grad(loss)(given)
-    else:
-        import tensorflow as tf
-
-        with tf.GradientTape() as tape:
-            tape.watch(given)
-            number = loss(given)
-        result = tape.gradient(number, given)
-    return ops.convert_to_numpy(result[0]), ops.convert_to_numpy(result[1])
+    return loss_gradients(backend, loss, logits, value)
 
 
 @pytest.mark.parametrize("options", CASES)
@@ -163,23 +152,12 @@ def test_gradients_are_the_slow_loss_differences(backend: Backend, options: A2cO
     def slow(logits: Array, moved: Array) -> float:
         return slow_loss_at(logits, moved, returns, value, unroll, options)["loss"]
 
-    def differences(of: str) -> Array:
-        given = {"logits": logits, "value": value}
-        result, step = np.zeros_like(given[of]), 1e-5
-        for index in np.ndindex(result.shape):
-            ends = []
-            for sign in (1, -1):
-                moved = {**given, of: given[of].copy()}
-                moved[of][index] += sign * step
-                ends.append(slow(moved["logits"], moved["value"]))
-            result[index] = (ends[0] - ends[1]) / (2 * step)
-        return result
-
+    slopes = central_differences(slow, logits, value, step=1e-5)
     to_logits, to_value = gradients(
         backend, unroll, logits.astype(np.float32), value.astype(np.float32), options
     )
-    np.testing.assert_allclose(to_logits, differences("logits"), rtol=1e-3, atol=1e-6)
-    np.testing.assert_allclose(to_value, differences("value"), rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(to_logits, slopes[0], rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(to_value, slopes[1], rtol=1e-3, atol=1e-6)
     assert not to_logits[:, MASKED].any()
     assert not to_value[:, MASKED].any()
     assert not to_value[-1].any()

@@ -18,6 +18,7 @@ from seedbed.networks.registry import make_body
 from seedbed.spec import ArraySpec
 from tests.agents.test_a2c import MASKED, masked_unroll
 from tests.agents.test_vtrace_agent import A, B, T, log_softmax, random_outputs, tensors
+from tests.support.loss_gradients import central_differences, loss_gradients
 
 pytestmark = [pytest.mark.backends, pytest.mark.usefixtures("backend")]
 
@@ -122,23 +123,12 @@ def test_gradients_are_the_slow_loss_differences(backend: Backend, options: PpoO
     def slow(logits: Array, moved: Array) -> float:
         return slow_loss(logits, moved, advantage, target, unroll, options)["loss"]
 
-    def differences(of: str) -> Array:
-        given = {"logits": logits, "value": value}
-        result, step = np.zeros_like(given[of]), 1e-6
-        for index in np.ndindex(result.shape):
-            ends = []
-            for sign in (1, -1):
-                moved = {**given, of: given[of].copy()}
-                moved[of][index] += sign * step
-                ends.append(slow(moved["logits"], moved["value"]))
-            result[index] = (ends[0] - ends[1]) / (2 * step)
-        return result
-
+    slopes = central_differences(slow, logits, value, step=1e-6)
     to_logits, to_value = gradients(
         backend, unroll, logits.astype(np.float32), value.astype(np.float32), options
     )
-    np.testing.assert_allclose(to_logits, differences("logits"), rtol=2e-3, atol=1e-6)
-    np.testing.assert_allclose(to_value, differences("value"), rtol=2e-3, atol=1e-6)
+    np.testing.assert_allclose(to_logits, slopes[0], rtol=2e-3, atol=1e-6)
+    np.testing.assert_allclose(to_value, slopes[1], rtol=2e-3, atol=1e-6)
     assert not to_logits[:, MASKED].any()
     assert not to_value[:, MASKED].any()
 
@@ -147,23 +137,11 @@ def gradients(
     backend: Backend, unroll: Unroll, logits: Array, value: Array, options: PpoOptions
 ) -> tuple[Array, Array]:
     """The loss's gradients for the logits and the values."""
-    given = (ops.convert_to_tensor(logits), ops.convert_to_tensor(value))
 
-    def loss(outputs: tuple[Any, Any]) -> Any:
+    def loss(*outputs: Any) -> Any:
         return ppo_loss(*outputs, tensors(unroll), options)[0]
 
-    if backend.name == "jax":
-        import jax
-
-        result = jax.grad(loss)(given)
-    else:
-        import tensorflow as tf
-
-        with tf.GradientTape() as tape:
-            tape.watch(given)
-            number = loss(given)
-        result = tape.gradient(number, given)
-    return ops.convert_to_numpy(result[0]), ops.convert_to_numpy(result[1])
+    return loss_gradients(backend, loss, logits, value)
 
 
 def test_a_ratio_that_has_gone_far_enough_has_no_gradient(backend: Backend) -> None:

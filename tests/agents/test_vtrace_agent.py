@@ -17,6 +17,7 @@ from seedbed.backends.protocol import Backend
 from seedbed.networks.registry import make_body
 from seedbed.spec import ArraySpec
 from tests.ops.test_vtrace import reference
+from tests.support.loss_gradients import loss_gradients
 
 pytestmark = [pytest.mark.backends, pytest.mark.usefixtures("backend")]
 
@@ -131,23 +132,11 @@ def gradients(
     backend: Backend, unroll: Unroll, logits: Array, value: Array, options: VtraceOptions
 ) -> tuple[Array, Array]:
     """The loss's gradients for the logits and the values."""
-    given = (ops.convert_to_tensor(logits), ops.convert_to_tensor(value))
 
-    def loss(outputs: tuple[Any, Any]) -> Any:
+    def loss(*outputs: Any) -> Any:
         return vtrace_loss(*outputs, tensors(unroll), options)[0]
 
-    if backend.name == "jax":
-        import jax
-
-        result = jax.grad(loss)(given)
-    else:
-        import tensorflow as tf
-
-        with tf.GradientTape() as tape:
-            tape.watch(given)
-            number = loss(given)
-        result = tape.gradient(number, given)
-    return ops.convert_to_numpy(result[0]), ops.convert_to_numpy(result[1])
+    return loss_gradients(backend, loss, logits, value)
 
 
 def test_gradients_flow_only_where_they_should(backend: Backend) -> None:
