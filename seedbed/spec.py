@@ -20,6 +20,8 @@ ALL_FLAGS = TERMINATED | TRUNCATED | LIFE_LOST | FIRST
 _TERMINATED, _TRUNCATED, _LIFE_LOST, _FIRST = map(
     np.uint8, (TERMINATED, TRUNCATED, LIFE_LOST, FIRST)
 )
+# Arrays of a training batch whose first axis is B; of the others it is the second one, after time.
+BATCH_FIRST = frozenset({"previous_action", "state", "probability"})
 
 
 @dataclass(frozen=True)

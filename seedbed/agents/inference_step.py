@@ -13,6 +13,7 @@ from seedbed.backends.protocol import Backend
 from seedbed.backends.tables import Tables
 from seedbed.networks.body import without_first
 from seedbed.networks.registry import prepared_frame
+from seedbed.ops.flags import is_set
 from seedbed.ops.frame_stack import stack_step
 from seedbed.spec import FIRST, ArraySpec, EnvironmentSpec, StepInputs
 from seedbed.types import Params, Tensor
@@ -155,7 +156,7 @@ class InferenceStep:
         # Stack the newest frames, in which an episode's first step sees nothing before it.
         if self._kept_steps:
             tables.put("observations", slot * self._kept_steps + inputs["t"], inputs["observation"])
-        first = ops.not_equal(ops.bitwise_and(inputs["flags"], np.uint8(FIRST)), 0)  # [N]
+        first = is_set(inputs["flags"], FIRST)  # [N]
         observation = self._agent.body.prepare(inputs["observation"])
         observation, frames = stack_step(tables.take("frames", slot), first, observation)
         tables.put("frames", slot, frames)

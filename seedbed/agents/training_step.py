@@ -13,11 +13,11 @@ After every `target_update_period` of them, the target network is set to the par
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from keras import ops
 
 from seedbed.agents.protocol import Agent, OnPolicyAgent, ReplayAgent, Unroll
 from seedbed.networks.body import without_first
+from seedbed.ops.flags import is_set
 from seedbed.ops.frame_stack import stack_unroll
 from seedbed.spec import FIRST, LIFE_LOST, TERMINATED, TRUNCATED
 from seedbed.types import Params, Tensor
@@ -101,7 +101,7 @@ def observation_statistics_loss(
         return 0.0
     context = frame_stack - 1
     frames, flags = arrays["observation"][context:], arrays["flags"][context:]  # [R, B, ...]
-    first = ops.not_equal(ops.bitwise_and(flags, np.uint8(FIRST)), 0)
+    first = is_set(flags, FIRST)
     is_there = ops.broadcast_to(~ops.all(first, axis=0), first.shape)
     weight = ops.cast(agent.body.flatten(is_there), "float32")
     statistics = normalizer.of(agent.model, params)
@@ -119,11 +119,7 @@ def unroll_of(agent: Agent, frame_stack: int, arrays: dict[str, Any]) -> Unroll:
     context = frame_stack - 1
     frames, flags = arrays["observation"], arrays["flags"]  # [K-1+R, B, *shape], [K-1+R, B]
 
-    # Split the flags.
-    def bit(value: int) -> Any:
-        return ops.not_equal(ops.bitwise_and(flags, np.uint8(value)), 0)
-
-    first = bit(FIRST)
+    first = is_set(flags, FIRST)
 
     # Prepare each frame once, then stack.
     body = agent.body
@@ -139,9 +135,9 @@ def unroll_of(agent: Agent, frame_stack: int, arrays: dict[str, Any]) -> Unroll:
         previous_reward=ops.where(first, 0.0, arrays["reward"]),
         action=arrays["action"],
         reward=arrays["reward"],
-        terminated=bit(TERMINATED)[context:],
-        truncated=bit(TRUNCATED)[context:],
-        life_lost=bit(LIFE_LOST)[context:],
+        terminated=is_set(flags, TERMINATED)[context:],
+        truncated=is_set(flags, TRUNCATED)[context:],
+        life_lost=is_set(flags, LIFE_LOST)[context:],
         first=first,
         behaviour={
             name.removeprefix(_BEHAVIOUR): value

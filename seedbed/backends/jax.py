@@ -17,7 +17,7 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.files import delete_oldest
 from seedbed.runtime.limits import usable_memory_bytes
 from seedbed.runtime.text import counted
-from seedbed.spec import ArraySpec
+from seedbed.spec import BATCH_FIRST, ArraySpec
 
 # Both before the import: XLA's own log, and its memory.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -45,8 +45,6 @@ _from_local: Any = jax.make_array_from_process_local_data
 _mesh: Mesh | None = None
 # Devices of this host that act; empty where one device acts and trains.
 _acting: tuple[jax.Device, ...] = ()
-# Arrays of a batch whose first axis is B; of the others it is the second one, after time.
-_BATCH_FIRST = frozenset({"previous_action", "state", "probability"})
 
 
 def _replicated(array: Any) -> Tensor:
@@ -61,7 +59,7 @@ def _replicated(array: Any) -> Tensor:
 def _divided(name: str, array: NDArray[Any]) -> Tensor:
     """Return a batch's array of which each training device has a part along the batch axis."""
     assert _mesh is not None
-    axes = ("training",) if name in _BATCH_FIRST else (None, "training")
+    axes = ("training",) if name in BATCH_FIRST else (None, "training")
     return _from_local(NamedSharding(_mesh, _spec(*axes)), np.ascontiguousarray(array))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.services.learner.unrolls.unroll import SessionUnroll
-from seedbed.spec import FIRST
+from seedbed.spec import BATCH_FIRST, FIRST
 
 
 @dataclass
@@ -39,7 +39,7 @@ class TrainingBatch:
             columns: `[b]`, their numbers.
         """
         arrays = {
-            name: array[columns] if name in _BATCH_FIRST else np.take(array, columns, axis=1)
+            name: array[columns] if name in BATCH_FIRST else np.take(array, columns, axis=1)
             for name, array in self.arrays.items()
         }
         return TrainingBatch(
@@ -48,10 +48,6 @@ class TrainingBatch:
             steps=real_steps(arrays),
             step_version=self.step_version,
         )
-
-
-# Arrays whose first axis is B; of the others it is the second one, after time.
-_BATCH_FIRST = frozenset({"previous_action", "state"})
 
 
 def real_steps(arrays: dict[str, NDArray[Any]]) -> int:
