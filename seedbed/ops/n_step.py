@@ -10,6 +10,7 @@ from typing import Any
 from keras import ops
 
 from seedbed.ops.checks import check_floats
+from seedbed.ops.recurrence import accumulated
 from seedbed.types import Tensor
 
 
@@ -62,15 +63,7 @@ def returns_so_far(r_t: Tensor, discount_t: Tensor, mask_t: Tensor) -> Tensor:
     r_t, discount_t, mask_t = (ops.cast(x, "float32") for x in (r_t, discount_t, mask_t))
     # What is carried over to each transition.
     discount_tm1 = ops.concatenate([ops.zeros_like(discount_t[:1]), discount_t[:-1]], axis=0)
-
-    def forwards(return_tm1: Tensor, step: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        r_t, discount_tm1, mask_t = step
-        return_t = mask_t * (r_t + discount_tm1 * return_tm1)
-        return return_t, return_t
-
-    steps = (r_t, discount_tm1, mask_t)
-    _, returns = ops.scan(forwards, ops.zeros_like(r_t[0]), steps, length=r_t.shape[0])
-    return returns
+    return accumulated(mask_t * r_t, mask_t * discount_tm1)
 
 
 def bootstrapped_returns(r_t: Tensor, discount_t: Tensor, mask_t: Tensor, values: Tensor) -> Tensor:
@@ -96,11 +89,7 @@ def bootstrapped_returns(r_t: Tensor, discount_t: Tensor, mask_t: Tensor, values
         ops.cast(x, "float32") for x in (r_t, discount_t, mask_t, values)
     )
 
-    def backwards(return_t: Tensor, step: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        r_t, discount_t, mask_t, v_tm1 = step
-        return_tm1 = mask_t * (r_t + discount_t * return_t) + (1.0 - mask_t) * v_tm1
-        return return_tm1, return_tm1
-
-    steps = (r_t, discount_t, mask_t, values[:-1])
-    _, returns = ops.scan(backwards, values[-1], steps, length=r_t.shape[0], reverse=True)
-    return returns
+    own, carried = mask_t * r_t + (1.0 - mask_t) * values[:-1], mask_t * discount_t
+    # The last transition's return goes on with the last value.
+    own = ops.concatenate([own[:-1], own[-1:] + carried[-1:] * values[-1:]], axis=0)
+    return accumulated(own, carried, reverse=True)

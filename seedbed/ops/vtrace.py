@@ -5,6 +5,7 @@ from typing import NamedTuple
 from keras import ops
 
 from seedbed.ops.checks import check_floats
+from seedbed.ops.recurrence import accumulated
 from seedbed.types import Tensor
 
 
@@ -82,14 +83,7 @@ def vtrace_returns(
     decay_t = discount_t * c_tm1
 
     # Accumulate them backwards: error = vs - V.
-    def backwards(error_t: Tensor, step: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        delta_t, decay_t = step
-        error_tm1 = delta_t + decay_t * error_t
-        return error_tm1, error_tm1
-
-    _, error_tm1 = ops.scan(
-        backwards, ops.zeros_like(v_t[0]), (delta_t, decay_t), length=v_t.shape[0], reverse=True
-    )
+    error_tm1 = accumulated(delta_t, decay_t, reverse=True)
     vs_tm1 = v_tm1 + error_tm1
 
     # The target of x_t is the next transition's vs, or V at the end.
