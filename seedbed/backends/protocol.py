@@ -3,7 +3,7 @@
 `tensorflow.py` and `jax.py` implement it; only the files of a backend import its library.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
@@ -74,6 +74,14 @@ class Backend(Protocol):
             counter: [1] int32, on the device.
             shape: the result's.
         """
+
+    def fused(self, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        """Return a function of element-wise operations that reads and writes memory once.
+
+        Args:
+            function: takes and returns arrays, and is not differentiated.
+        """
+        return function
 
     def convolve(self, image: Tensor, kernel: Tensor, stride: int) -> Tensor:
         """Return a valid convolution of bfloat16 arrays, whose sums are float32 to the end.

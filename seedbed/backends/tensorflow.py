@@ -40,6 +40,15 @@ log = logging.getLogger(__name__)
 _ROW_PARTS = 4
 
 
+def _traced(function: Callable[..., Any], jit_compile: bool | None = None) -> Callable[..., Any]:
+    """Return a function that TensorFlow traces, without its rewriting of Python's if and while.
+
+    No tensor decides one here, and the rewriting took three quarters of a start's tracing.
+    """
+    traced: Callable[..., Any] = tf.function(function, autograph=False, jit_compile=jit_compile)
+    return traced
+
+
 class TensorFlowTables(DeviceTables, Tables):
     """Tables on the device. Each is a variable."""
 
@@ -65,24 +74,25 @@ class TensorFlowTables(DeviceTables, Tables):
     def compile(
         self, function: Callable[..., Any], donated: tuple[int, ...] = ()
     ) -> Callable[..., Any]:
-        compiled: Callable[..., Any] = tf.function(lambda *arrays: function(self, *arrays))
+        compiled: Callable[..., Any] = _traced(lambda *arrays: function(self, *arrays))
         return compiled
 
     @override
     def compile_inference(self, function: Callable[..., TensorDict]) -> InferenceFunction:
-        compiled: Any = self.compile(function)
-        traced: Any = None
+        compiled = _Compiled(partial(function, self))
+        form: Any = None
 
         def run(params: Params, slots: Tensor, inputs: TensorDict) -> TensorDict:
-            nonlocal traced
+            nonlocal form
             tensors = {name: tf.convert_to_tensor(array) for name, array in inputs.items()}
-            if traced is None:
-                traced = compiled.get_concrete_function(
+            if form is None:
+                form = compiled.trace(
                     [tf.TensorSpec(p.shape, p.dtype) for p in params],
                     tf.TensorSpec([None], tf.int32),
                     {n: tf.TensorSpec([None, *t.shape[1:]], t.dtype) for n, t in tensors.items()},
                 )
-            outputs: TensorDict = traced(params, tf.convert_to_tensor(slots), tensors)
+            arrays = tf.nest.flatten((params, tf.convert_to_tensor(slots), tensors))
+            outputs: TensorDict = form(arrays)
             return outputs
 
         return run
@@ -115,8 +125,8 @@ class TensorFlowTrainer(Trainer):
     def _compile(
         self, function: Callable[..., Any], donated: tuple[int, ...] = ()
     ) -> Callable[..., Any]:
-        compiled: Callable[..., Any] = tf.function(function)
-        return compiled
+        # An update is called most, and has arrays alone for arguments.
+        return _Compiled(function) if donated else _traced(function)
 
     @override
     def _compile_ahead(self, step: Callable[..., Any], batch: Mapping[str, ArraySpec]) -> None:
@@ -126,7 +136,7 @@ class TensorFlowTrainer(Trainer):
             for arrays in (self._slots, self._params, self._target)
         ]
         of_batch = {name: tf.TensorSpec(spec.shape, spec.dtype) for name, spec in batch.items()}
-        traced.get_concrete_function(*own, of_batch)
+        traced.trace(*own, of_batch)
 
     @override
     def _differentiate(
@@ -181,6 +191,52 @@ class TensorFlowTrainer(Trainer):
         return [tf.identity(variable) for variable in self._variables]
 
 
+class _Compiled:
+    """A compiled function of nested arrays, one traced form for each of their shapes.
+
+    `tf.function` looks into all arguments in each call, which takes longer than a small network.
+    Here shapes alone choose the form: the dtypes of a function's arguments are always the same.
+
+    Args:
+        function: from nests of arrays to a nest of arrays.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._of_shapes: dict[Any, Callable[..., Any]] = {}
+
+    def trace(self, *arguments: Any) -> Callable[..., Any]:
+        """Return the form of these arguments, which takes them flat, in one list.
+
+        Args:
+            arguments: nests of arrays, or of `tf.TensorSpec` in their place.
+        """
+
+        def function(*arrays: Tensor) -> Any:
+            return self._function(*tf.nest.pack_sequence_as(arguments, arrays))
+
+        arrays = tf.nest.flatten(arguments)
+        form: Any = _traced(function)
+        form = form.get_concrete_function(*arrays)
+        captured = form.captured_inputs
+
+        def call(arrays: list[Any]) -> Any:
+            tensors = [a if isinstance(a, tf.Tensor) else tf.convert_to_tensor(a) for a in arrays]
+            return form.inference_fn.call_preflattened([*tensors, *captured])
+
+        self._of_shapes[_shapes(arrays)] = call
+        return call
+
+    def __call__(self, *arguments: Any) -> Any:
+        arrays = tf.nest.flatten(arguments)
+        form = self._of_shapes.get(_shapes(arrays)) or self.trace(*arguments)
+        return form(arrays)
+
+
+def _shapes(arrays: list[Any]) -> tuple[Any, ...]:
+    return tuple(array.shape for array in arrays)
+
+
 def _adam(optimizer: Any, gradient: Tensor, variable: tf.Variable, learning_rate: Tensor) -> None:
     """Make Keras's update of a variable by Adam, in one pass over it in place of ten."""
     index = optimizer._get_variable_index(variable)
@@ -199,7 +255,7 @@ def _adam(optimizer: Any, gradient: Tensor, variable: tf.Variable, learning_rate
     )
 
 
-@tf.function
+@_traced
 def _packed(arrays: list[Tensor]) -> Tensor:
     return tf.concat([tf.reshape(array, [-1]) for array in arrays], 0)
 
@@ -246,8 +302,15 @@ class TensorFlowBackend(Backend):
     def row_parts(self) -> int:
         # On a CPU two threads of one operation wait for each other longer than operations of two
         # parts do, and a part stays in a core's cache.
-        on_cpu = self.devices()[0].startswith("cpu")
-        return _ROW_PARTS if on_cpu and not self._deterministic else 1
+        return _ROW_PARTS if self._on_cpu() and not self._deterministic else 1
+
+    @override
+    def fused(self, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        # Otherwise each operation on a CPU goes through memory by itself.
+        return _traced(function, jit_compile=True) if self._on_cpu() else function
+
+    def _on_cpu(self) -> bool:
+        return self.devices()[0].startswith("cpu")
 
     @override
     def devices(self) -> list[str]:
@@ -258,8 +321,7 @@ class TensorFlowBackend(Backend):
     @override
     def memory_bytes(self) -> int:
         # TensorFlow does not report the memory of a GPU.
-        cpu = self.devices()[0].startswith("cpu")
-        return usable_memory_bytes() if cpu else gpu_memory_bytes()
+        return usable_memory_bytes() if self._on_cpu() else gpu_memory_bytes()
 
     @override
     def uniform(self, seed: int, counter: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -12,6 +12,7 @@ import keras
 from keras import ops
 from typing_extensions import override
 
+from seedbed import backends
 from seedbed.ops.frame_stack import stacked_shape
 from seedbed.spec import ArraySpec
 from seedbed.types import Params, Tensor
@@ -103,6 +104,8 @@ class ObservationNormalizer(RunningStatistics):
         self.frame_stack = frame_stack
         self.scale = 1.0 / 255.0 if is_picture and frame.dtype == "uint8" else 1.0
         self.epsilon = _PICTURE_EPSILON if is_picture else _EPSILON
+        # Of pictures it takes a sixth of an update; other arrays are small.
+        self._of = backends.current().fused(self._normalized) if is_picture else self._normalized
 
     @override
     def numbers(self, x: Tensor) -> Tensor:
@@ -120,6 +123,9 @@ class ObservationNormalizer(RunningStatistics):
         """
         statistics = prepare(ops.stop_gradient(ops.convert_to_tensor(self.statistics)))
         mean, variance = self._of_stack(statistics[0]), self._of_stack(statistics[1])
+        return self._of(observation, mean, variance)
+
+    def _normalized(self, observation: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         x = (self.numbers(observation) - mean) * ops.rsqrt(variance + self.epsilon)
         return ops.clip(x, -_MOST, _MOST)
 
