@@ -81,8 +81,24 @@ class Experiment(Section):
 
     @property
     def minibatches(self) -> int:
-        """Equal parts of a batch, each of which makes an update in each pass."""
-        return self.learner.minibatches or self._own.minibatches
+        """Equal parts of a batch, each of which makes an update in each pass.
+
+        The agent's own number is lowered to one that divides the batch.
+        """
+        if self.learner.minibatches:
+            return self.learner.minibatches
+        most, size = self._own.minibatches, self.learner.batch_size
+        return next(n for n in range(most, 0, -1) if n == 1 or size % (n * self._training) == 0)
+
+    @property
+    def _training(self) -> int:
+        """Devices of all hosts that train, where they are stated."""
+        return self.learner.hosts * max(1, self.learner.devices.training)
+
+    @property
+    def update_unrolls(self) -> int:
+        """Unrolls (or sequences) of an update, of all hosts."""
+        return self.learner.batch_size // self.minibatches
 
     @property
     def queue_batches(self) -> int:
@@ -209,7 +225,7 @@ class Experiment(Section):
 
     def _check_minibatches(self) -> None:
         learner, minibatches = self.learner, self.minibatches
-        parts = minibatches * learner.hosts * max(1, learner.devices.training)
+        parts = minibatches * self._training
         if minibatches > 1 and learner.batch_size % parts:
             of_each = f" for each of {parts // minibatches} devices that train"
             raise ValueError(

@@ -66,7 +66,7 @@ def choose(
 
     Args:
         devices: devices of this host, 2 or more.
-        batch_size: sequences or unrolls of a batch, which the devices that train divide.
+        batch_size: sequences or unrolls of an update, which the devices that train divide.
         most_training: most devices that may train.
         rows_per_s: steps a second that one device computes as it acts.
         steps_per_s: returns the steps a second that a number of training devices uses up.
@@ -100,7 +100,7 @@ def divide_devices(
         return
     if learner.inference.location == "actor":
         return  # one device trains, and none acts
-    split = _kept(path / FILE, devices, learner.batch_size)
+    split = _kept(path / FILE, devices, experiment.update_unrolls)
     if split is None:
         choice = _measure(experiment, spec, backend, devices)
         split = choice.split
@@ -151,12 +151,13 @@ def _measure(
     )
     params = built.trainer.params()
     act_s = _median_s(lambda: act.run(params, [inputs]))
+    size = experiment.update_unrolls
     steps = learner.batch_size * learner.unroll_length / built.updates_per_batch
 
     @cache
     def steps_per_s(training: int) -> float:
         # A device has an equal part of the batch. The sum over the devices is not in it.
-        batch = _zeros(built.unroll, learner.batch_size // training)
+        batch = _zeros(built.unroll, size // training)
 
         def update() -> None:
             for value in built.trainer.step(backend.to_device(batch)).values():
@@ -165,7 +166,7 @@ def _measure(
         return steps / _median_s(update)
 
     most = 1 if learner.replay.storage == "device" else devices
-    return choose(devices, learner.batch_size, most, rows / act_s, steps_per_s)
+    return choose(devices, size, most, rows / act_s, steps_per_s)
 
 
 def _median_s(action: Callable[[], object]) -> float:

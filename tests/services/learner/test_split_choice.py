@@ -86,6 +86,12 @@ def test_a_run_measures_once_and_keeps_its_split(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_devices_divide_an_update_and_not_its_batch(tmp_path: Path) -> None:
+    assert "roles" in run(tmp_path, "ppo", 3)  # 4 unrolls are 4 updates of one
+    assert json.loads((tmp_path / "devices.json").read_text())["training"] == 1
+
+
+@pytest.mark.slow
 def test_one_device_is_left_alone(tmp_path: Path) -> None:
     assert "roles 0 1 1 1" in run(tmp_path, "vtrace", 1)
     assert not list(tmp_path.iterdir())
