@@ -2,7 +2,7 @@
 
 # A path or a name; empty takes the first that tools/find_python.sh finds.
 PYTHON ?=
-EXPERIMENT ?= experiments/pong-vtrace.yaml
+EXPERIMENT ?= experiments/pong-ppo.yaml
 ARGS ?=
 SEED ?= 0
 MINUTES ?= 10

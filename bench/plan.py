@@ -71,6 +71,7 @@ def write_pong(plan: Plan, name: str, environments: int | None = None, **learner
     path.write_text(f"""\
 name: bench
 environment: {{id: "{PONG}"}}
+agent: vtrace
 actor: {{envs_per_group: {envs_per_group}, threads: {plan.actor_threads}}}
 learner:
   backend: {plan.backend}

@@ -33,6 +33,7 @@ def write(folder: Path, name: str, **sections: Any) -> str:
     whole = {
         "name": name,
         "environment": {"id": ALE},
+        "agent": "vtrace",
         "actor": {"processes": 1, "groups": 1, "envs_per_group": 1},
         "evaluation": {"at_end": False},
         **sections,

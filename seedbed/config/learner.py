@@ -299,7 +299,8 @@ class Learner(Section):
     """
     minibatches: Annotated[int, RESULT, Field(ge=0)] = 0
     """Equal parts of a batch, of whole unrolls drawn at random in each pass. Each makes an update.
-    0 is the agent's number: 4 with `ppo`, 1 with all others.
+    0 is the agent's number: 4 with `ppo`, or the next lower that divides `batch_size`; 1 with all
+    others.
     """
     max_skipped_updates: Annotated[Positive, FREE] = 10
     """Updates skipped in a row that end the run. An update whose loss or gradient is not finite is

@@ -50,8 +50,8 @@ class Experiment(Section):
         str,
         identity("the heads, the loss and what their outputs mean belong to that agent"),
         AfterValidator(partial(one_of, AGENTS)),
-    ] = Field("vtrace", json_schema_extra={"pattern": pattern(AGENTS)})
-    """Algorithm: `vtrace`, `ppo`, `a2c`, `r2d2`, `dqn`, or `module:Class`."""
+    ] = Field("ppo", json_schema_extra={"pattern": pattern(AGENTS)})
+    """Algorithm: `ppo`, `vtrace`, `a2c`, `r2d2`, `dqn`, or `module:Class`."""
     agent_options: Annotated[Free, RESULT] = Field(default_factory=dict)
     """Hyperparameters of a `module:Class` agent."""
     vtrace: VtraceOptions = Field(default_factory=VtraceOptions)

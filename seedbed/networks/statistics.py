@@ -105,7 +105,7 @@ class ObservationNormalizer(RunningStatistics):
         self.scale = 1.0 / 255.0 if is_picture and frame.dtype == "uint8" else 1.0
         self.epsilon = _PICTURE_EPSILON if is_picture else _EPSILON
         # Of pictures it takes a sixth of an update; other arrays are small.
-        self._of = backends.current().fused(self._normalized) if is_picture else self._normalized
+        self._fused = backends.current().fused(self._normalized) if is_picture else self._normalized
 
     @override
     def numbers(self, x: Tensor) -> Tensor:
@@ -123,7 +123,10 @@ class ObservationNormalizer(RunningStatistics):
         """
         statistics = prepare(ops.stop_gradient(ops.convert_to_tensor(self.statistics)))
         mean, variance = self._of_stack(statistics[0]), self._of_stack(statistics[1])
-        return self._of(observation, mean, variance)
+        # A model that is exported is made of symbols and plain operations.
+        symbolic = isinstance(observation, keras.KerasTensor)
+        normalized = self._normalized if symbolic else self._fused
+        return normalized(observation, mean, variance)
 
     def _normalized(self, observation: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         x = (self.numbers(observation) - mean) * ops.rsqrt(variance + self.epsilon)

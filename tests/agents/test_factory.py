@@ -128,8 +128,8 @@ def test_orthogonal_weights() -> None:
 
 
 def test_the_seed_decides_the_weights() -> None:
-    one, same = (weights(build_agent(experiment(), SPEC)) for _ in range(2))
-    other = weights(build_agent(experiment("seed: 2\nlearner: {network: mlp}"), SPEC))
+    text = "seed: {0}\nlearner: {{network: mlp}}\nagent: vtrace"
+    one, same, other = (weights(build_agent(experiment(text.format(n)), SPEC)) for n in (1, 1, 2))
     for a, b in zip(one, same, strict=True):
         np.testing.assert_array_equal(a, b)
     assert any(not np.array_equal(a, b) for a, b in zip(one, other, strict=True))
@@ -142,7 +142,7 @@ def test_the_seed_decides_the_weights() -> None:
 def test_glorot_is_every_weight_of_the_paper() -> None:
     """The LSTM's recurrent kernel and the policy's head too, which the default draws otherwise."""
     for text, within in (("glorot", True), ("default", False)):
-        settings = f"learner: {{network: mlp, lstm_units: 24, initial_weights: {text}}}"
+        settings = f"agent: vtrace\nlearner: {{lstm_units: 24, initial_weights: {text}}}"
         for variable in build_agent(experiment(settings), SPEC).model.trainable_variables:
             kernel = variable.numpy()
             if kernel.ndim != 2:
@@ -156,7 +156,7 @@ def test_glorot_is_every_weight_of_the_paper() -> None:
 
 def test_vtrace_is_built_with_its_options() -> None:
     agent: Any = build_agent(
-        experiment("learner: {network: mlp, lstm_units: 6}\nvtrace: {discount: 0.5}"), SPEC
+        experiment("agent: vtrace\nlearner: {lstm_units: 6}\nvtrace: {discount: 0.5}"), SPEC
     )
     assert agent.options.discount == 0.5
     assert agent.body.state_size == 12

@@ -51,7 +51,7 @@ def quarantined(run: Run) -> list[Path]:
 def test_a_bad_batch_is_skipped_kept_and_counted(
     tmp_path: Path, value: float, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with running(tmp_path, "learner.epochs_per_batch=2") as run:
+    with running(tmp_path, "learner.epochs_per_batch=2", "learner.minibatches=1") as run:
         learner, counters = run.learner, run.learner.counters
         poison = Poison(run, value)
         run.trains()

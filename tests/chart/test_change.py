@@ -91,7 +91,7 @@ def test_what_changes_a_result_is_refused_with_three_ways_on(
     # Left in the values it accepts no other change, nor the way back.
     server.objects["StatefulSet", "pong-learner"]["status"] = {"readyReplicas": 1}
     server.render(accepted, binary=binary)
-    for other in ({"experiment": {"vtrace": {"discount": 0.9}}}, {}):
+    for other in ({"experiment": {"ppo": {"discount": 0.9}}}, {}):
         said = refusal(server, accept(other, named_digest(said)), binary)
         assert "names another difference" in said
     assert "--change" not in str(server.render(RATE, binary=binary).pods()["pong-learner"])
@@ -115,7 +115,7 @@ FREE: dict[str, Any] = {
 @pytest.mark.slow
 def test_what_is_free_and_what_is_named_with_its_value_is_no_change(server: ApiServer) -> None:
     begins(server)
-    begins(server, merged(FREE, {"experiment": {"vtrace": {"discount": 0.99}}}))
+    begins(server, merged(FREE, {"experiment": {"ppo": {"discount": 0.99}}}))
     # Back; and what another environment's family and another optimizer read.
     unread = {
         "environment": {"vizdoom": {"height": 5}},
@@ -285,7 +285,7 @@ def test_a_digest_is_a_text_to_helm_and_yaml() -> None:
 
 def test_the_learner_of_a_release_names_the_ways_of_the_chart() -> None:
     old = parse_experiment("name: pong\nenvironment: {id: 'atari:Pong'}")
-    new = parse_experiment("name: pong\nenvironment: {id: 'atari:Pong'}", ["vtrace.discount=0.9"])
+    new = parse_experiment("name: pong\nenvironment: {id: 'atari:Pong'}", ["ppo.discount=0.9"])
     command = ["helm -n rl upgrade pong"]
     with pytest.raises(SeedbedError) as caught:
         check_resume(old, new, "/runs/pong/experiment.yaml", "", WaysOn(command, "/runs/pong-2"))
@@ -320,14 +320,14 @@ def test_the_learner_of_a_set_names_the_ways_of_its_set() -> None:
     assert called_as({}) == ["helm -n rl upgrade pong"]
     command = called_as({"set": "lab"})
     old = parse_experiment("name: pong\nenvironment: {id: 'atari:Pong'}")
-    new = parse_experiment("name: pong\nenvironment: {id: 'atari:Pong'}", ["vtrace.discount=0.9"])
+    new = parse_experiment("name: pong\nenvironment: {id: 'atari:Pong'}", ["ppo.discount=0.9"])
     ways = WaysOn(command, "/runs/pong-2", "/runs/pong", "gs://b/c")
     with pytest.raises(SeedbedError) as caught:
         check_resume(old, new, "/runs/pong/experiment.yaml", "", ways)
     again = "seedbed deploy SWEEP -n rl --name lab --retry failed ..."
     for line in (
         "  new set       seedbed deploy SWEEP -n rl --name ANOTHER ...",
-        f"  old settings  set back: vtrace.discount=0.99: {again}",
+        f"  old settings  set back: ppo.discount=0.99: {again}",
         f"  this run      {again} --set learner.acceptChange={digest(compare(old, new))}",
     ):
         assert line in str(caught.value).splitlines()

@@ -101,6 +101,7 @@ def test_a_run_is_dumped_with_its_parameters_and_left_alone(
     (tmp_path / "x.yaml").write_text(VECTOR)
     kept = tmp_path / "elsewhere"
     changes = [
+        "agent=vtrace",
         "learner.deterministic=true",
         "learner.lstm_units=0",
         "stop.updates=2",

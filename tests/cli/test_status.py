@@ -48,7 +48,7 @@ def test_page_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert seedbed(str(tmp_path)) == ExitCode.OK
     page = capsys.readouterr().out
     for told in (
-        "small: CartPole-v1, agent vtrace",
+        "small: CartPole-v1, agent ppo",
         "40 of 80 (50 %); 16 trained on, 5 discarded",
         "10 s; about 10 s to go (env_frames), for $0.0100 more",
         "-6.00 mean of the last 3 episodes, from -21.00 to 3.00",

@@ -195,7 +195,7 @@ def test_a_quick_benchmark_is_no_figure_to_quote(page: Any, bench: Path) -> None
 
 def test_a_run_pays_its_cpus(result: Any, run_dir: Path) -> None:
     (row,) = result("4", "--run", str(run_dir))["ours"]
-    assert (row["environment"], row["model"], row["envs"]) == ("CartPole-v1", "vtrace, mlp", 6)
+    assert (row["environment"], row["model"], row["envs"]) == ("CartPole-v1", "ppo, mlp", 6)
     assert (row["frames_per_s"], row["learner_cpus"]) == (240.0, 0.5)
     a_cpu = 0.0475 * HOURS / row["frames_per_s"]
     assert row["learner_dollars"] == pytest.approx(row["learner_cpus"] * a_cpu)

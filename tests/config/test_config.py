@@ -177,7 +177,7 @@ def test_a_replay_that_just_suffices_is_taken() -> None:
             ["unknown: one of a2c, dqn, ppo, r2d2, vtrace, or", '"sac"'],
         ),
         (["environment.kwargs={a: 1}"], ["'a'", "environment.atari"]),
-        (["agent_options={a: 1}"], ["'a'", "'vtrace'"]),
+        (["agent_options={a: 1}"], ["'a'", "'ppo'"]),
         (["learner.checkpoint.keep=1"], ["learner.checkpoint.keep", "2", "given 1"]),
         (
             ["learner.replay.min_size=9", "learner.replay.capacity=8"],

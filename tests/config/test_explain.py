@@ -28,7 +28,7 @@ def refusal(text: str = YAML, *overrides: str) -> str:
         ("batch_size=3", "unknown key (given 3): did you mean learner.batch_size?"),
         ("learning_rate=3", "unknown key (given 3): did you mean learner.optimizer.learning_rate?"),
         ("learner.lr=3", "unknown key (given 3): did you mean learner.optimizer.learning_rate?"),
-        ("gamma=1", "unknown key (given 1): did you mean vtrace.discount?"),
+        ("gamma=1", "unknown key (given 1): did you mean ppo.discount?"),
         ("learner.nonsense=1", "unknown key (given 1): learner has the keys backend, device"),
         ("learner.batch_size=abc", 'must be an integer, given "abc"'),
         ("learner.batch_size=-3", "must be at least 1, given -3"),
@@ -92,7 +92,7 @@ def test_a_missing_file_names_those_that_are_near(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "line"),
     [
-        (["r2d2.discount=0.5"], "r2d2.discount has no effect: the agent is vtrace"),
+        (["r2d2.discount=0.5"], "r2d2.discount has no effect: the agent is ppo"),
         (
             ["environment.atari.noop_max=3"],
             "environment.atari.noop_max has no effect: the environment is CartPole-v1",
@@ -115,7 +115,7 @@ def test_a_missing_file_names_those_that_are_near(tmp_path: Path) -> None:
         ),
         (
             ["learner.replay.capacity=9000"],
-            "learner.replay.capacity has no effect: vtrace has no replay",
+            "learner.replay.capacity has no effect: ppo has no replay",
         ),
         (
             ["learner.optimizer.name=rmsprop", "learner.optimizer.beta_1=0.5"],

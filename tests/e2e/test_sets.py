@@ -121,6 +121,7 @@ def deploy(namespace: str, folder: Path, *more: str) -> int:
     experiment = given.pop("experiment")
     # Trains as fast as the node lets it, to an end of its own.
     experiment["learner"].pop("inference")
+    experiment["agent"] = "vtrace"  # a quarter of the updates: frames are what is waited for
     experiment["stop"] = {"env_frames": FRAMES}
     experiment["evaluation"] = {"episodes": 2}
     prices = {

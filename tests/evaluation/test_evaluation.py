@@ -103,7 +103,7 @@ def make_policy(backend: Backend, spec: EnvironmentSpec, experiment: Experiment)
 def test_the_runner_acts_as_a_policy_that_sees_each_episode_alone(backend: Backend) -> None:
     """Over ends, cuts and crashes, with an LSTM and a stack; one environment and row at a time."""
     experiment = parse_experiment(
-        f"name: x\nenvironment: {{id: '{NAME}'}}\n"
+        f"name: x\nenvironment: {{id: '{NAME}'}}\nagent: vtrace\n"
         "learner: {network: mlp, lstm_units: 8, frame_stack: 3}"
     )
     e = 2

@@ -128,7 +128,7 @@ def make_run(
 ) -> None:
     """A run with one checkpoint, of weights that are anything but what a new network has."""
     experiment = parse_experiment(
-        "name: x\nenvironment: {id: CartPole-v1}",
+        "name: x\nenvironment: {id: CartPole-v1}\nagent: vtrace",
         [
             f"learner.backend={os.environ['KERAS_BACKEND']}",
             f"learner.network={network}",

@@ -29,6 +29,7 @@ RPC: /xla.coordination.CoordinationService/RegisterTask
 EXPERIMENT = """
 name: hosts
 environment: {id: CartPole-v1}
+agent: vtrace
 learner: {backend: jax, batch_size: 16, hosts: 2, coordinator: "127.0.0.1:1"}
 """
 

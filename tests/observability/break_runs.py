@@ -49,6 +49,7 @@ USUAL, LONG = 19, 35
 EXPERIMENT: dict[str, Any] = {
     "name": "pong",
     "environment": {"id": "tests.observability.break_runs:slow_cartpole"},
+    "agent": "vtrace",
     "actor": {"envs_per_group": 4, "connect_timeout_s": 600},
     "learner": {
         "network": "mlp", "frame_stack": 1, "unroll_length": 8, "batch_size": 4,

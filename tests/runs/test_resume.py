@@ -54,11 +54,11 @@ def test_free_changes_are_taken() -> None:
     assert change.text == "stop.env_frames: 0 -> 10"
 
 
-RESULTS = ("learner.optimizer.learning_rate=0.001", "vtrace.discount=0.9", "stop.env_frames=10")
+RESULTS = ("learner.optimizer.learning_rate=0.001", "ppo.discount=0.9", "stop.env_frames=10")
 
 
 def test_what_changes_a_result_is_refused_with_three_ways_on() -> None:
-    command = ["seedbed", "train", "pong", "--set", "vtrace.discount=0.9", "--run-dir=runs/pong"]
+    command = ["seedbed", "train", "pong", "--set", "ppo.discount=0.9", "--run-dir=runs/pong"]
     ways = WaysOn(command, "runs/pong 2")
     with pytest.raises(SeedbedError) as caught:
         check_resume(experiment(), experiment(*RESULTS), "runs/pong", "", ways)
@@ -66,16 +66,16 @@ def test_what_changes_a_result_is_refused_with_three_ways_on() -> None:
     name = digest(result_changes(compare(experiment(), experiment(*RESULTS))))
     assert caught.value.code == ExitCode.RESUME_REFUSED
     assert "learner.optimizer.learning_rate: 0.00048 -> 0.001" in message
-    assert "vtrace.discount: 0.99 -> 0.9" in message
+    assert "ppo.discount: 0.99 -> 0.9" in message
     assert "stop.env_frames" not in message
-    assert "seedbed train pong --set vtrace.discount=0.9 --run-dir 'runs/pong 2'" in message
+    assert "seedbed train pong --set ppo.discount=0.9 --run-dir 'runs/pong 2'" in message
     assert f"--run-dir=runs/pong --change {name}" in message
-    assert "set back: learner.optimizer.learning_rate=0.00048, vtrace.discount=0.99" in message
+    assert "set back: learner.optimizer.learning_rate=0.00048, ppo.discount=0.99" in message
 
 
 def test_the_ways_are_complete_commands() -> None:
     old = experiment("learner.checkpoint.directory=gs://b/c/")
-    new = experiment("learner.checkpoint.directory=gs://b/c/", "vtrace.discount=0.9")
+    new = experiment("learner.checkpoint.directory=gs://b/c/", "ppo.discount=0.9")
     name = digest(result_changes(compare(old, new)))
 
     def ways(*command: str, accepted: str = "") -> list[str]:
@@ -84,16 +84,16 @@ def test_the_ways_are_complete_commands() -> None:
             check_resume(old, new, "x", accepted, given)
         return [line.split(maxsplit=2)[2] for line in str(caught.value).splitlines()[-3:]]
 
-    typed = ["seedbed", "train", "a b.yaml", "--change=c1234567", "--set", "vtrace.discount=0.9"]
+    typed = ["seedbed", "train", "a b.yaml", "--change=c1234567", "--set", "ppo.discount=0.9"]
     elsewhere = "learner.checkpoint.directory=gs://b/c-2"
     assert ways(*typed, accepted="c1234567") == [
-        f"seedbed train 'a b.yaml' --set vtrace.discount=0.9 --set {elsewhere} --run-dir runs/a-2",
+        f"seedbed train 'a b.yaml' --set ppo.discount=0.9 --set {elsewhere} --run-dir runs/a-2",
         "seedbed train runs/a",
-        f"seedbed train 'a b.yaml' --set vtrace.discount=0.9 --change {name}",
+        f"seedbed train 'a b.yaml' --set ppo.discount=0.9 --change {name}",
     ]
-    call = "seedbed.train(experiment, run_dir='runs/a', overrides=['vtrace.discount=0.9'])"
+    call = "seedbed.train(experiment, run_dir='runs/a', overrides=['ppo.discount=0.9'])"
     assert ways(call) == [
-        f"seedbed.train(experiment, overrides=['vtrace.discount=0.9', '{elsewhere}'], "
+        f"seedbed.train(experiment, overrides=['ppo.discount=0.9', '{elsewhere}'], "
         "run_dir='runs/a-2')",
         "seedbed.train('runs/a')",
         f"{call[:-1]}, change='{name}')",
@@ -104,11 +104,11 @@ def test_a_digest_accepts_one_difference_and_no_other() -> None:
     name = digest(result_changes(compare(experiment(), experiment(*RESULTS))))
     changes = check_resume(experiment(), experiment(*RESULTS), "runs/pong", name)
     assert [change.key for change in changes] == [
-        "learner.optimizer.learning_rate", "vtrace.discount", "stop.env_frames",
+        "learner.optimizer.learning_rate", "ppo.discount", "stop.env_frames",
     ]  # fmt: skip
     # Without a difference there is nothing to accept: the same command resumes.
     assert check_resume(experiment(*RESULTS), experiment(*RESULTS), "runs/pong", name) == []
-    others = [RESULTS[:1], (*RESULTS, "vtrace.rho_bar=2"), ("vtrace.discount=0.8", RESULTS[0])]
+    others = [RESULTS[:1], (*RESULTS, "ppo.clip_range=2"), ("ppo.discount=0.8", RESULTS[0])]
     for other in others:
         with pytest.raises(SeedbedError, match=f"--change {name} names another difference"):
             check_resume(experiment(), experiment(*other), "runs/pong", name)
@@ -141,19 +141,19 @@ def test_entries_of_a_mapping_are_compared_with_their_types() -> None:
 
 def test_what_nobody_named_keeps_its_recorded_value(capsys: pytest.CaptureFixture[str]) -> None:
     """A newer version with other defaults resumes the run with the recorded ones, and says so."""
-    old = experiment("learner.optimizer.epsilon=0.01", "vtrace.discount=0.9", "seed=5")
-    new = experiment("vtrace.reward_clip=1", "vtrace.discount=0.95")
-    kept = keep_recorded(old, new, named(new), {"vtrace.discount"}, "the run")
+    old = experiment("learner.optimizer.epsilon=0.01", "ppo.discount=0.9", "seed=5")
+    new = experiment("ppo.reward_clip=1", "ppo.discount=0.95")
+    kept = keep_recorded(old, new, named(new), {"ppo.discount"}, "the run")
     assert kept.learner.optimizer.epsilon == 0.01
     assert kept.seed == 5
-    assert (kept.vtrace.discount, kept.vtrace.reward_clip) == (0.95, 1)
+    assert (kept.ppo.discount, kept.ppo.reward_clip) == (0.95, 1)
     said = capsys.readouterr().err
     assert "learner.optimizer.epsilon stays 0.01" in said
     # Whoever takes a key back that the recorded command named has changed it.
-    back = keep_recorded(old, experiment(), (), {"vtrace.discount"}, "the run")
-    assert back.vtrace.discount == experiment().vtrace.discount
-    assert named(new) >= {"name", "environment.id", "vtrace.reward_clip", "vtrace.discount"}
-    assert "vtrace" not in named(new)
+    back = keep_recorded(old, experiment(), (), {"ppo.discount"}, "the run")
+    assert back.ppo.discount == experiment().ppo.discount
+    assert named(new) >= {"name", "environment.id", "ppo.reward_clip", "ppo.discount"}
+    assert "ppo" not in named(new)
 
 
 def test_refusals_come_all_at_once_with_both_values_and_the_way_out() -> None:
@@ -178,7 +178,7 @@ OTHER = {
     "a2c.squash": "true",
     "ppo.squash": "true",
     "a2c.normalize_returns": "true",
-    "ppo.normalize_returns": "true",
+    "ppo.normalize_returns": "false",
     "vtrace.normalize_returns": "true",
     "learner.initial_weights": "glorot",
     "environment.action_mask": "true",
@@ -200,7 +200,7 @@ FAMILIES = {
 }
 AGENTS = {
     "a2c": ["agent=a2c", "learner.batch_size=64"],
-    "ppo": ["agent=ppo"],
+    "vtrace": ["agent=vtrace"],
     "dqn": ["agent=dqn", "learner.unroll_length=1"],
     "r2d2": ["agent=r2d2", "learner.lstm_units=8"],
 }

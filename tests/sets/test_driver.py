@@ -19,6 +19,7 @@ from tests.support.waiting import wait_for
 SMALL = """
 name: small
 environment: {id: CartPole-v1}
+agent: vtrace
 actor: {processes: 1, envs_per_group: 2, connect_timeout_s: 60}
 learner:
   network: mlp

@@ -269,6 +269,7 @@ def test_pruned_runs_are_counted_in_status_and_comparison(
 SMALL = """
 name: small
 environment: {id: CartPole-v1}
+agent: vtrace
 actor: {processes: 1, envs_per_group: 2}
 learner: {network: mlp, frame_stack: 1, unroll_length: 8, batch_size: 4, deterministic: true}
 evaluation: {episodes: 5, num_envs: 1}

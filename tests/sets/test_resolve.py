@@ -276,11 +276,13 @@ def test_a_shipped_sweep_resolves(name: str) -> None:
     count = {
         "atari57": 57,
         "catch-24": 48,
+        "defaults": 20,
         "football-40x3": 120,
         "gala-cartpole": 40,
         "gala-catch": 40,
         "gala-six-games": 240,
         "lab-24": 24,
+        "pong-ten-seeds": 10,
     }
     assert len(found.runs) == count[name]
 

@@ -31,6 +31,7 @@ from tests.support.waiting import wait_for
 EXPERIMENT = """
 name: torture
 environment: {id: CartPole-v1}
+agent: vtrace
 actor: {processes: 1, envs_per_group: 4, connect_timeout_s: 60}
 learner:
   network: mlp

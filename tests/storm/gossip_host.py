@@ -38,7 +38,7 @@ def start(folder: Path, topology: str) -> None:
     addresses = [f"unix:{folder}/{topology}-{rank}" for rank in range(LEARNERS)]
     settings = {"replicas": LEARNERS, "addresses": addresses, "topology": topology}
     config = parse_experiment(
-        f"name: {EXPERIMENT}\nenvironment: {{id: CartPole-v1}}\ngossip: {settings!r}"
+        f"name: {EXPERIMENT}\nenvironment: {{id: CartPole-v1}}\nagent: vtrace\ngossip: {settings!r}"
     )
     transport = GossipTransport(
         config, Membership(0, LEARNERS, 20.0), LAYOUT, Threads(), PLAIN, Member, whole_state

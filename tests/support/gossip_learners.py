@@ -34,9 +34,8 @@ def experiment(folder: Path, count: int, **learners: Any) -> Experiment:
     addresses = [f"unix:{folder}/{rank}.sock" for rank in range(count)]
     settings = {"replicas": count, "addresses": addresses, "deadline_s": 20.0, **learners}
     return parse_experiment(
-        f"name: team\nenvironment: {{id: CartPole-v1}}\ngossip: {settings!r}".replace(
-            "None", "null"
-        )
+        "name: team\nenvironment: {id: CartPole-v1}\nagent: vtrace\n"
+        + f"gossip: {settings!r}".replace("None", "null")
     )
 
 

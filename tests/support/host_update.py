@@ -28,6 +28,7 @@ from seedbed.spec import ArraySpec, EnvironmentSpec
 EXPERIMENT = """
 name: update
 environment: {id: CartPole-v1}
+agent: vtrace
 learner:
   backend: jax
   network: mlp

@@ -42,6 +42,7 @@ def experiment(*overrides: str) -> Experiment:
         f"""
         name: "null"
         environment: {{id: "{NAME}"}}
+        agent: vtrace
         actor: {{envs_per_group: 2}}
         learner:
           frame_stack: 1

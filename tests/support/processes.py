@@ -23,6 +23,7 @@ START_S = 240.0  # a process loads TensorFlow first, on a machine that may be bu
 EXPERIMENT = """
 name: bad-days
 environment: {id: CartPole-v1}
+agent: vtrace
 actor: {processes: 2, envs_per_group: 2, connect_timeout_s: 60}
 learner:
   network: mlp

@@ -106,7 +106,7 @@ def test_each_curve_of_the_table_is_written(tmp_path: Path) -> None:
 
 def test_hyperparameters_are_those_that_count() -> None:
     found = hyperparameters(experiment())
-    assert found["vtrace.discount"] == experiment().vtrace.discount
+    assert found["ppo.discount"] == experiment().ppo.discount
     assert found.pop("gossip.replicas") == 1  # a set may have several learners beside one
     idle = (
         "dqn.",
@@ -118,7 +118,7 @@ def test_hyperparameters_are_those_that_count() -> None:
         "cost.",
     )
     assert [path for path in found if path.startswith(idle)] == []
-    other = experiment(learner={"batch_size": 64}, vtrace={"discount": 0.5})
+    other = experiment(learner={"batch_size": 64}, ppo={"discount": 0.5})
     assert hyperparameters(other).keys() == found.keys() | {"gossip.replicas"}
 
 

@@ -1,9 +1,9 @@
 """Options of PPO: the section `ppo` of an experiment."""
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from seedbed.agents.options import ActorCriticOptions
-from seedbed.settings import Fraction, NonNegative, PositiveFloat
+from seedbed.settings import Fraction, NonNegative, PositiveFloat, identity
 
 
 class PpoOptions(ActorCriticOptions):
@@ -19,6 +19,10 @@ class PpoOptions(ActorCriticOptions):
     initial_weights: ClassVar[str] = "orthogonal"
     normalization_frames: ClassVar[int] = 400_000
 
+    normalize_returns: Annotated[bool, identity("the statistics are parameters")] = True
+    """Rewards divided by the running standard deviation of the discounted return within an unroll,
+    and clipped to ±10; before `reward_scale` and clipping. Values are of such rewards.
+    """
     clip_range: PositiveFloat = 0.2
     """Clipping ε: no gradient once the ratio of the probabilities is out of 1 ± ε to the better."""
     gae_lambda: Fraction = 0.95

@@ -39,7 +39,7 @@ evaluation: {{at_end: false}}
 """
 
 AGENTS = {
-    "vtrace": "",
+    "vtrace": "agent: vtrace\n",
     "a2c": "agent: a2c\n",
     "r2d2": """
 agent: r2d2
