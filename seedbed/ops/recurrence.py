@@ -1,7 +1,7 @@
 """First-order linear recurrences along time, in few operations.
 
 A loop over T steps is T times as many short operations as one step, which cost more than they
-compute: 4 of 6 ms of a small network's update (T = 20).
+compute: a third of a small network's update where T is 20.
 """
 
 from keras import ops
@@ -23,14 +23,15 @@ def accumulated(x: Tensor, decay: Tensor, *, reverse: bool = False) -> Tensor:
     Returns:
         [T, B] of the dtype of x.
     """
-    steps, before = x.shape[0], 1
-    while before < steps:
-        zeros = ops.zeros_like(x[:before])
-
-        def earlier(array: Tensor, n: int = before, zeros: Tensor = zeros) -> Tensor:
-            moved = [array[n:], zeros] if reverse else [zeros, array[:-n]]
-            return ops.concatenate(moved, axis=0)
-
-        x, decay = x + decay * earlier(x), decay * earlier(decay)
-        before *= 2
+    terms = 1
+    while terms < x.shape[0]:
+        x = x + decay * _moved(x, terms, reverse)
+        decay = decay * _moved(decay, terms, reverse)
+        terms *= 2
     return x
+
+
+def _moved(x: Tensor, steps: int, reverse: bool) -> Tensor:
+    """Return x some steps later, or earlier, with zeros where nothing is."""
+    zeros = ops.zeros_like(x[:steps])
+    return ops.concatenate([x[steps:], zeros] if reverse else [zeros, x[:-steps]], axis=0)
