@@ -22,6 +22,7 @@ from seedbed.evaluation.atari_protocol import follows_atari_protocol, protocol
 from seedbed.evaluation.trained_policy import PolicyRunner, TrainedPolicy
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.install import how_to_install
+from seedbed.runtime.limits import share_of_machine
 from seedbed.spec import ACTORS, TimeStep, VectorEnv
 
 
@@ -219,7 +220,7 @@ def make_evaluation_env(
             actor.threads,
             seeds,
             actor.max_environment_failures,
-            actor.workers,
+            actor.workers or _workers(environment, num_envs),
             actor.environment_timeout_s,
         )
     except ImportError as error:
@@ -234,6 +235,18 @@ def make_evaluation_env(
             ExitCode.ENVIRONMENT, f"the policy was trained on {policy.spec}, not on {env.spec}"
         )
     return env
+
+
+def _workers(environment: Environment, num_envs: int) -> int:
+    """Return the processes that play, where the experiment leaves it open; 0 is this one.
+
+    Of the built-in environments Atari `exact` alone costs more CPU a step than the policy. A single
+    environment stays here, where a video can read its screen.
+    """
+    if num_envs == 1 or not environment.id.startswith("atari:"):
+        return 0
+    cores = int(share_of_machine()[0])
+    return cores if cores > 1 else 0
 
 
 def human_normalised(environment: Environment, episodes: list[Episode]) -> float | None:

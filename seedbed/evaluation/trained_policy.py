@@ -71,7 +71,8 @@ class PolicyRunner:
             seed=seed,
             greedy=greedy,
         )
-        self._params = [ops.convert_to_tensor(v) for v in policy.agent.model.trainable_variables]
+        # Values, because TensorFlow would read a variable anew in each step.
+        self._params = [ops.copy(v) for v in policy.agent.model.trainable_variables]
         self._slots = np.arange(num_envs, dtype=np.int32)
         self._action = policy.spec.action.none(num_envs)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import statistics as reference
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -14,6 +16,7 @@ from keras import ops
 from seedbed.agents.protocol import ActInputs
 from seedbed.backends.protocol import Backend
 from seedbed.config import Experiment, parse_experiment
+from seedbed.envs import make_vector_env
 from seedbed.evaluation.atari_protocol import apply_atari_protocol, deviations
 from seedbed.evaluation.episodes import (
     Episode,
@@ -21,13 +24,16 @@ from seedbed.evaluation.episodes import (
     EvaluationSettings,
     evaluate,
     human_normalised,
+    make_evaluation_env,
     return_statistics,
 )
 from seedbed.evaluation.trained_policy import PolicyRunner, TrainedPolicy
 from seedbed.factory import build_agent
 from seedbed.runtime.exit_codes import SeedbedError
+from seedbed.runtime.limits import SHARE
 from seedbed.spec import ArraySpec, EnvironmentSpec, TimeStep
 from tests.support.pattern_env import NAME, PatternVectorEnv
+from tests.support.processes import children
 
 pytestmark = pytest.mark.backends
 
@@ -186,6 +192,24 @@ def test_another_environment_is_refused_with_both_specs(backend: Backend) -> Non
     policy = make_policy(backend, spec, ENDLESS)
     with pytest.raises(SeedbedError, match=r"actions=3.*actions=2"):
         evaluate(policy, ENDLESS, EvaluationSettings(1, True, 1, 0, 10))
+
+
+@pytest.mark.parametrize(
+    ("cores", "num_envs", "processes"), [("1.5", 3, 0), ("2.5", 3, 2), ("8", 3, 3), ("8", 1, 0)]
+)
+def test_atari_evaluations_play_on_all_cores(
+    cores: str, num_envs: int, processes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SHARE, f"{cores},4e9")
+    environment = "{id: 'atari:Pong', atari: {preprocessing: exact}}"
+    experiment = parse_experiment(f"name: x\nenvironment: {environment}\nseed: 3")
+    one = make_vector_env(experiment.environment, 1, 1, [0])
+    one.close()
+    policy: Any = SimpleNamespace(spec=one.spec)
+    env = make_evaluation_env(policy, experiment, num_envs, 3, 0)
+    started = children(os.getpid())
+    env.close()
+    assert len(started) == processes
 
 
 def test_statistics_are_those_of_the_text_book() -> None:
