@@ -275,6 +275,7 @@ def test_a_shipped_sweep_resolves(name: str) -> None:
     found = resolved(target=name)
     count = {
         "atari57": 57,
+        "cartpole-ten-seeds": 10,
         "catch-24": 48,
         "defaults": 20,
         "football-40x3": 120,
