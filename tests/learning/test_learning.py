@@ -33,7 +33,8 @@ learner:
   unroll_length: 10
   batch_size: 32
   optimizer: {learning_rate: 2.0e-3, max_gradient_norm: 1.0}
-vtrace: {discount: 0.5}
+agent: ppo
+ppo: {discount: 0.5}
 evaluation: {at_end: false}
 stop: {mean_return: 9.5, env_frames: 400000}
 """
