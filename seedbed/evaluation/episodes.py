@@ -25,6 +25,9 @@ from seedbed.runtime.install import how_to_install
 from seedbed.runtime.limits import share_of_machine
 from seedbed.spec import ACTORS, TimeStep, VectorEnv
 
+# With more of them the policy takes most of the time, and each has memory of its own.
+_MOST_WORKERS = 4
+
 
 class Episode(NamedTuple):
     """One episode, raw and undiscounted."""
@@ -246,7 +249,7 @@ def _workers(environment: Environment, num_envs: int) -> int:
     if num_envs == 1 or not environment.id.startswith("atari:"):
         return 0
     cores = int(share_of_machine()[0])
-    return cores if cores > 1 else 0
+    return min(cores, _MOST_WORKERS) if cores > 1 else 0
 
 
 def human_normalised(environment: Environment, episodes: list[Episode]) -> float | None:

@@ -195,9 +195,10 @@ def test_another_environment_is_refused_with_both_specs(backend: Backend) -> Non
 
 
 @pytest.mark.parametrize(
-    ("cores", "num_envs", "processes"), [("1.5", 3, 0), ("2.5", 3, 2), ("8", 3, 3), ("8", 1, 0)]
+    ("cores", "num_envs", "processes"),
+    [("1.5", 3, 0), ("2.5", 3, 2), ("8", 3, 3), ("8", 6, 4), ("8", 1, 0)],
 )
-def test_atari_evaluations_play_on_all_cores(
+def test_atari_evaluations_play_on_several_cores(
     cores: str, num_envs: int, processes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(SHARE, f"{cores},4e9")
