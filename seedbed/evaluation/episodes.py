@@ -25,7 +25,7 @@ from seedbed.runtime.install import how_to_install
 from seedbed.runtime.limits import share_of_machine
 from seedbed.spec import ACTORS, TimeStep, VectorEnv
 
-# With more of them the policy takes most of the time, and each has memory of its own.
+# Each has memory of its own, and the policy waits for the slowest of them.
 _MOST_WORKERS = 4
 
 
@@ -243,13 +243,13 @@ def make_evaluation_env(
 def _workers(environment: Environment, num_envs: int) -> int:
     """Return the processes that play, where the experiment leaves it open; 0 is this one.
 
-    Of the built-in environments Atari `exact` alone costs more CPU a step than the policy. A single
-    environment stays here, where a video can read its screen.
+    An Atari evaluation is `exact`, which steps one game after the other. A single game, such as
+    that of a video, is played here.
     """
-    if num_envs == 1 or not environment.id.startswith("atari:"):
+    if environment.family != "atari":
         return 0
-    cores = int(share_of_machine()[0])
-    return min(cores, _MOST_WORKERS) if cores > 1 else 0
+    workers = min(int(share_of_machine()[0]), num_envs, _MOST_WORKERS)
+    return workers if workers > 1 else 0
 
 
 def human_normalised(environment: Environment, episodes: list[Episode]) -> float | None:
