@@ -174,7 +174,9 @@ class Actor(Section):
     by the learner are counted in the same way, and restart the group's environments.
     """
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
-    """HTTP port for /metrics and /healthz of `seedbed actor`; 0 is none."""
+    """HTTP port for /metrics and /healthz of `seedbed actor`, on 127.0.0.1 or the address in the
+    environment variable SEEDBED_METRICS_HOST; 0 is none.
+    """
 
     @model_validator(mode="after")
     def _each_worker_has_an_environment(self) -> "Actor":

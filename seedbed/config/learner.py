@@ -334,7 +334,9 @@ class Learner(Section):
     count as work in progress.
     """
     metrics_port: Annotated[int, FREE, Field(ge=0, le=65535)] = 0
-    """HTTP port for /metrics, /status and /healthz; 0 is none."""
+    """HTTP port for /metrics, /status and /healthz, on 127.0.0.1 or the address in the environment
+    variable SEEDBED_METRICS_HOST; 0 is none.
+    """
     deterministic: Annotated[bool, RESULT] = False
     """Deterministic mode: `seedbed train` runs everything in one thread with a fixed batch
     composition. The same seed then gives the same actions and losses, slowly.

@@ -4,6 +4,7 @@ import errno
 import json
 import logging
 import math
+import os
 import socket
 import threading
 import time
@@ -15,7 +16,7 @@ from http.client import HTTPException
 from ipaddress import ip_address
 from socketserver import ThreadingMixIn
 from typing import Any, NamedTuple
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from wsgiref.types import StartResponse, WSGIEnvironment
 
@@ -23,7 +24,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from typing_extensions import override
 
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError, ExitCode, SeedbedError
 from seedbed.runtime.tokens import (
     AUTHORIZATION,
     BEARER,
@@ -32,6 +33,9 @@ from seedbed.runtime.tokens import (
     authorization_of,
 )
 
+# Name of the environment variable with the address that the HTTP port listens on; without it,
+# loopback. `::` is every address.
+METRICS_HOST_VARIABLE = "SEEDBED_METRICS_HOST"
 MAX_PROFILE_S = 300.0
 # The oldest connection ends where one more than these is open. The descriptors that gRPC leaves to
 # files are several times as many.
@@ -93,9 +97,12 @@ class MetricsServer:
     `profile` returns; 409 while one runs, 404 without `profile`.
 
     Beyond loopback, /status, /rows and /profile need a token of a role that they are for: 401
-    without one, 403 with another role's or where this process has no token file.
+    without one, 403 with another role's or where this process has no token file. A web page's
+    request without a token gets 403: of these routes, and of all routes where the server listens on
+    loopback alone.
 
     Attributes:
+        host: The address in use.
         port: The port in use.
     """
 
@@ -126,7 +133,8 @@ class MetricsServer:
             insecure: Serve every client.
 
         Raises:
-            SeedbedError: BIND, when the port is taken or not allowed.
+            SeedbedError: BIND, when the port is taken or not allowed; CONFIG, when
+                SEEDBED_METRICS_HOST is no address.
         """
         self._profiling = threading.Lock()
         self._tokens, self._insecure = tokens, insecure
@@ -144,15 +152,17 @@ class MetricsServer:
             self._routes["GET /rows"] = lambda query: Answer("200 OK", rows(query), _BYTES)
         if profile is not None:
             self._routes["POST /profile"] = partial(self._run_profile, profile)
+        host = _host()
         try:
-            self._server = _listen(port)
+            self._server = _listen(host, port)
         except OSError as error:
             raise SeedbedError(
                 ExitCode.BIND,
-                f"cannot serve metrics on port {port}: {error.strerror or error}; choose "
+                f"cannot serve metrics on {host} port {port}: {error.strerror or error}; choose "
                 "another metrics_port, or 0 for none",
             ) from error
         self._server.set_app(self._answer)
+        self.host = str(self._server.server_address[0])
         self.port = self._server.server_port
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.1,), name="metrics-http", daemon=True
@@ -187,8 +197,20 @@ class MetricsServer:
 
     def _denial(self, name: str, environ: WSGIEnvironment) -> Answer | None:
         """Return why a route is refused to a client, or None if the client may have it."""
-        allowed = _ALLOWED.get(name)
-        if allowed is None or self._insecure or _is_loopback(environ["REMOTE_ADDR"]):
+        allowed = _ALLOWED.get(name, ())
+        role = None
+        if self._tokens is not None:
+            role = self._tokens.role_of(authorization_of(environ.get("HTTP_AUTHORIZATION", "")))
+        if role in allowed:
+            return None
+        is_here = _is_loopback(environ["REMOTE_ADDR"])
+        if (allowed or _is_loopback(self.host)) and _is_page(environ, is_here):
+            return _text(
+                "403 Forbidden",
+                f"{name} is not for web pages: type http://127.0.0.1:{self.port} or http://localhost:"
+                f"{self.port} yourself, or send a token (docs/security.md)",
+            )
+        if not allowed or self._insecure or is_here:
             return None
         if self._tokens is None:
             return _text(
@@ -196,9 +218,6 @@ class MetricsServer:
                 f"{name} is for clients on this machine only, because there is no token file: ask "
                 "from 127.0.0.1, or start this process with --token-file (docs/security.md)",
             )
-        role = self._tokens.role_of(authorization_of(environ.get("HTTP_AUTHORIZATION", "")))
-        if role in allowed:
-            return None
         wanted = " or ".join(allowed)
         if role is None:
             return _text(
@@ -302,14 +321,51 @@ def _is_loopback(address: str) -> bool:
     return (getattr(given, "ipv4_mapped", None) or given).is_loopback
 
 
-def _listen(port: int) -> "_Server":
-    """Listen for IPv6 and IPv4, or for IPv4 alone where there is no IPv6."""
+def _is_page(environ: WSGIEnvironment, is_here: bool) -> bool:
+    """Return whether a web page may have made a request.
+
+    A browser names a page's origin in each request that changes something, and in each to another
+    origin; where a page's own name was made to point here, the request has that name as its host.
+    An address that a person has typed has neither. Beyond this machine a name is usual.
+    """
+    if "HTTP_ORIGIN" in environ or environ.get("HTTP_SEC_FETCH_SITE", "none") != "none":
+        return True
+    if not is_here or "HTTP_HOST" not in environ:
+        return False
     try:
-        return _Server(("::", port), _Handler)
+        host = urlsplit("//" + environ["HTTP_HOST"]).hostname or ""
+        return host != "localhost" and not ip_address(host)
+    except ValueError:
+        return True
+
+
+def _host() -> str:
+    host = os.environ.get(METRICS_HOST_VARIABLE) or "127.0.0.1"
+    try:
+        ip_address(host)
+    except ValueError as error:
+        raise ConfigError(
+            f"{METRICS_HOST_VARIABLE}: {host!r} is no address; `::` is every one, 127.0.0.1 this "
+            "machine alone"
+        ) from error
+    return host
+
+
+# What stands in for an address whose family this machine lacks.
+_OTHER_FAMILY = {"::": "0.0.0.0", "127.0.0.1": "::1"}
+
+
+def _listen(host: str, port: int) -> "_Server":
+    """Listen on an address; on `::` for IPv4, too."""
+    kind = _Server if ip_address(host).version == 6 else _IPv4Server
+    try:
+        return kind((host, port), _Handler)
     except OSError as error:
         if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
             raise
-        return _IPv4Server(("0.0.0.0", port), _Handler)
+        if host not in _OTHER_FAMILY:
+            raise
+        return _listen(_OTHER_FAMILY[host], port)
 
 
 class _Server(ThreadingMixIn, WSGIServer):

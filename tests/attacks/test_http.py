@@ -7,9 +7,10 @@ import socket
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from seedbed.config import parse_experiment
 from seedbed.runtime.http import (
     MAX_CONNECTIONS,
     MAX_HEAD_BYTES,
+    METRICS_HOST_VARIABLE,
     MetricsServer,
     _Handler,
     get_json,
@@ -64,9 +66,17 @@ class Served:
         self.profiles.append(seconds)
         return "profile"
 
-    def request(self, method: str, path: str, secret: str = "", host: str = "127.0.0.1") -> Any:
+    def request(
+        self,
+        method: str,
+        path: str,
+        secret: str = "",
+        host: str = "127.0.0.1",
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> Any:
         """Status and text; `host` is an address of this machine."""
-        request = urllib.request.Request(f"http://{host}:{self.server.port}{path}", method=method)
+        url = f"http://{host}:{self.server.port}{path}"
+        request = urllib.request.Request(url, method=method, headers=dict(headers))
         if secret:
             request.add_header("Authorization", f"Bearer {secret}")
         try:
@@ -165,6 +175,47 @@ def test_on_loopback_everything_is_open(tokens: Tokens) -> None:
             assert learner.request(method, path)[0] == 200
 
 
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        ("Host", "evil.example"),
+        ("Host", "127.0.0.1.evil.example:9090"),
+        ("Host", "localhost.evil.example"),
+        ("Host", ""),
+        ("Origin", "http://evil.example"),
+        ("Origin", "null"),
+        ("Sec-Fetch-Site", "cross-site"),
+        ("Sec-Fetch-Site", "same-origin"),
+    ],
+)
+def test_a_web_page_on_this_machine_is_a_stranger(
+    header: str, value: str, tokens: Tokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served(tokens=tokens) as learner, served(insecure=True) as insecure:
+        monkeypatch.setenv(METRICS_HOST_VARIABLE, "0.0.0.0")
+        with served(tokens=tokens) as asked:
+            for method, path in PROTECTED:
+                for victim in (learner, insecure, asked):
+                    code, text = victim.request(method, path, headers={header: value})
+                    assert code == 403
+                    assert "not for web pages" in text
+                secret = SECRETS[Role.OBSERVER]
+                assert learner.request(method, path, secret, headers={header: value})[0] == 200
+            for method, path in OPEN:
+                assert learner.request(method, path, headers={header: value})[0] == 403
+                assert asked.request(method, path, headers={header: value})[0] == 200
+        assert learner.profiles == [1.0]
+        assert insecure.profiles == []
+
+
+def test_a_person_with_a_browser_is_served() -> None:
+    with served() as learner:
+        for host in ("localhost", "127.0.0.1"):
+            typed = {"Sec-Fetch-Site": "none", "Host": f"{host}:{learner.server.port}"}
+            for method, path in (*PROTECTED, *OPEN):
+                assert learner.request(method, path, headers=typed)[0] == 200
+
+
 def own_address() -> str | None:
     """An address of this machine beyond loopback; no packet is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -176,7 +227,10 @@ def own_address() -> str | None:
     return None if address.startswith("127.") else address
 
 
-def test_an_address_of_this_machine_is_beyond_loopback(tokens: Tokens) -> None:
+def test_an_address_of_this_machine_is_beyond_loopback(
+    tokens: Tokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(METRICS_HOST_VARIABLE, "::")
     host = own_address()
     if host is None:
         pytest.skip("this machine has no address beyond loopback")

@@ -11,6 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from seedbed.runtime import http
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
 
 def get(host: str, port: int, path: str = "/status") -> int:
@@ -22,7 +23,8 @@ def get(host: str, port: int, path: str = "/status") -> int:
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
-def test_both_families_at_one_port() -> None:
+def test_every_address_is_both_families_at_one_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(http.METRICS_HOST_VARIABLE, "::")
     server = http.MetricsServer(0, CollectorRegistry(), status=dict)
     try:
         assert get("127.0.0.1", server.port) == 200, "this machine, as ::ffff:127.0.0.1"
@@ -31,7 +33,28 @@ def test_both_families_at_one_port() -> None:
         server.close()
 
 
-def test_without_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unless_asked_only_this_machine_reaches_the_port() -> None:
+    server = http.MetricsServer(0, CollectorRegistry(), status=dict)
+    try:
+        assert get("127.0.0.1", server.port) == 200
+        for family, elsewhere in ((socket.AF_INET, "127.0.0.2"), (socket.AF_INET6, "::1")):
+            with socket.socket(family) as other:
+                assert other.connect_ex((elsewhere, server.port)) != 0
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("host", ["localhost", "all", "1.2.3"])
+def test_a_host_that_is_no_address_is_named(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(http.METRICS_HOST_VARIABLE, host)
+    with pytest.raises(SeedbedError, match=f"SEEDBED_METRICS_HOST: '{host}'") as error:
+        http.MetricsServer(0, CollectorRegistry())
+    assert error.value.code is ExitCode.CONFIG
+
+
+@pytest.mark.parametrize("asked", ["::", ""])
+def test_without_ipv6(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(http.METRICS_HOST_VARIABLE, asked)
     made = socket.socket
 
     def no_ipv6(family: int = socket.AF_INET, *arguments: int, **named: int) -> socket.socket:

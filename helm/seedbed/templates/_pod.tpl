@@ -20,6 +20,7 @@ capabilities: {drop: [ALL]}
 - {name: HOME, value: /tmp}
 - {name: KERAS_HOME, value: /tmp/seedbed-keras}
 - {name: MPLCONFIGDIR, value: /tmp}
+- {name: SEEDBED_METRICS_HOST, value: "::"} # probes and Prometheus come from elsewhere
 {{- end -}}
 
 {{/* What learner, actors and test mount. Volumes: call with (dict "root" $ "component" ROLE). */}}
