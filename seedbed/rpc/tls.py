@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 
 from seedbed.runtime.exit_codes import ConfigError, SeedbedError
+from seedbed.runtime.private_files import require_private
 
 FILES = ("tls.key", "tls.crt", "ca.crt")
 
@@ -25,7 +26,7 @@ class Tls:
         folder: The folder.
 
     Raises:
-        SeedbedError: CONFIG, a file is missing or is no PEM file.
+        SeedbedError: CONFIG, a file is missing or is no PEM file, or others may read the key.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -39,6 +40,8 @@ class Tls:
         for name in FILES:
             path = self.folder / name
             try:
+                if name == "tls.key":
+                    require_private(path, path.stat(), f"--tls {self.folder}")
                 contents.append(path.read_bytes())
             except OSError as error:
                 raise ConfigError(

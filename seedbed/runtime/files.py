@@ -46,7 +46,9 @@ def read_object(path: Path) -> dict[str, Any]:
         return {}
 
 
-def atomic_write(path: Path, data: str | bytes, *, fsync: bool = False) -> None:
+def atomic_write(
+    path: Path, data: str | bytes, *, fsync: bool = False, is_private: bool = False
+) -> None:
     """Write a file whole, in the place of an older one, or leave the older one as it was.
 
     Args:
@@ -54,12 +56,18 @@ def atomic_write(path: Path, data: str | bytes, *, fsync: bool = False) -> None:
         data: Content; text is written as UTF-8.
         fsync: Return only when the content and its name are on the disk, so that the file also
             survives a power loss.
+        is_private: Only this user may read the file.
 
     Raises:
         OSError: The file cannot be written.
     """
+    mode = 0o600 if is_private else 0o666  # less the umask
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags, mode)
+
     with replacing(path) as temporary:
-        with with_spare(lambda: temporary.open("wb")) as file:
+        with with_spare(lambda: open(temporary, "wb", opener=opener)) as file:
             file.write(data.encode() if isinstance(data, str) else data)
             if fsync:
                 file.flush()

@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from seedbed.runtime.exit_codes import ConfigError, SeedbedError
+from seedbed.runtime.private_files import require_private
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ class Tokens:
         path: file with one `ROLE SECRET` or `ROLE sha256:HEX` a line.
 
     Raises:
-        SeedbedError: CONFIG, the file cannot be read, or a line of it is wrong.
+        SeedbedError: CONFIG, the file cannot be read, others may read it, or a line of it is wrong.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -57,6 +58,7 @@ class Tokens:
             stamp = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
             if stamp == self._stamp:
                 return
+            require_private(self._path, stat, "--token-file")
             lines = self._path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             cause = getattr(error, "strerror", None) or error

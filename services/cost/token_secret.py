@@ -91,7 +91,7 @@ class TokenSecret:
             self._own(secret, owner)
             text = base64.b64decode(secret.data[str(Role.OBSERVER)]).decode()
             if not self._file.exists() or self._file.read_text() != text:
-                atomic_write(self._file, text)
+                atomic_write(self._file, text, is_private=True)
         for name in self._others:
             if (secret := self._read(name)) is not None:
                 self._own(secret, owner)

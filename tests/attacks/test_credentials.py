@@ -18,6 +18,7 @@ from seedbed.rpc import channels
 from seedbed.rpc.credentials import MAY_CALL, Credentials
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.tokens import Role, Tokens, new_token_files
+from tests.support.private_files import write_private
 from tests.support.processes import START_S, Cluster, Process, cluster, free_port
 from tests.support.waiting import wait_for
 
@@ -29,7 +30,7 @@ class Team:
         self.tokens = path / "tokens"
         self.tokens.mkdir()
         for role, text in new_token_files().items():
-            (self.tokens / role).write_text(text)
+            write_private(self.tokens / role, text)
         ports = [free_port() for _ in range(5)]
         self.inference, self.gossip, self.metrics, self.replay, _ = ports
         peers = [f"127.0.0.1:{port}" for port in (self.gossip, ports[4])]
@@ -111,7 +112,7 @@ def test_an_actor_needs_the_token_of_its_role(team: Team) -> None:
     """Without one, or with an observer's, it ends with exit code 31; the one with its own plays."""
     address = f"127.0.0.1:{team.inference}"
     file = team.tokens / "wrong"
-    file.write_text(f"actor {team.secret(Role.OBSERVER)}\n")
+    write_private(file, f"actor {team.secret(Role.OBSERVER)}\n")
     stranger = team.cluster.start("actor", "--learner", address)
     other = team.cluster.start("actor", "--learner", address, "--token-file", str(file))
     assert stranger.wait() == other.wait() == ExitCode.REFUSED_BY_LEARNER

@@ -31,6 +31,7 @@ from seedbed.services.cost.learners import read_learner
 from seedbed.services.learner.profiling import KEPT, Profiler
 from seedbed.telemetry import Counters, Telemetry
 from seedbed.telemetry.cost_meter import CostMeterClient, Reading
+from tests.support.private_files import write_private
 from tests.support.waiting import wait_for
 
 SECRETS = {role: f"{role}-0123456789abcdef" for role in Role}
@@ -45,7 +46,7 @@ OPEN = (("GET", "/metrics"), ("GET", "/healthz"), ("GET", "/readyz"))
 @pytest.fixture
 def tokens(tmp_path: Path) -> Tokens:
     path = tmp_path / "tokens"
-    path.write_text("".join(f"{role} {secret}\n" for role, secret in SECRETS.items()))
+    write_private(path, "".join(f"{role} {secret}\n" for role, secret in SECRETS.items()))
     return Tokens(path)
 
 

@@ -17,6 +17,7 @@ from seedbed.rpc.credentials import Credentials
 from seedbed.runtime.peer_log import A_MINUTE
 from seedbed.runtime.tokens import Role, Tokens
 from seedbed.v1 import gossip_pb2, gossip_pb2_grpc, inference_pb2, inference_pb2_grpc
+from tests.support.private_files import write_private
 
 SECRETS = {role: f"{role}-0123456789abcdef" for role in Role}
 
@@ -49,7 +50,7 @@ class Gossip(gossip_pb2_grpc.GossipServicer):
 def served(tmp_path: Path) -> Iterator[tuple[grpc.Channel, list[Any]]]:
     """A channel to a server that demands tokens, and the denials so far."""
     path = tmp_path / "tokens"
-    path.write_text("\n".join(f"{role} {secret}" for role, secret in SECRETS.items()))
+    write_private(path, "\n".join(f"{role} {secret}" for role, secret in SECRETS.items()))
     denials: list[Any] = []
     ready, stop = threading.Event(), threading.Event()
     address: list[str] = []
@@ -155,7 +156,7 @@ def test_a_flood_of_denials_is_counted_and_logged_in_a_few_lines(
 
 def test_strangers_requests_do_not_hold_up_those_with_a_credential(tmp_path: Path) -> None:
     path = tmp_path / "tokens"
-    path.write_text(f"observer {SECRETS[Role.OBSERVER]}\n")
+    write_private(path, f"observer {SECRETS[Role.OBSERVER]}\n")
     written: list[str] = []
 
     class Context:

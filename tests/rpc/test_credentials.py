@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from seedbed.rpc.credentials import (
 from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.tokens import Role, Tokens
+from tests.support.private_files import write_private
 
 ROOT = Path(__file__).parents[2]
 ACT = "/seedbed.v1.Inference/Act"
@@ -27,9 +29,7 @@ SECRETS = {role: f"{role}-0123456789abcdef" for role in Role}
 
 
 def token_file(folder: Path, *lines: str) -> Path:
-    path = folder / "tokens"
-    path.write_text("\n".join(lines))
-    return path
+    return write_private(folder / "tokens", "\n".join(lines))
 
 
 def bearer(secret: str) -> list[tuple[str, str | bytes]]:
@@ -108,7 +108,7 @@ def test_a_client_sends_the_first_secret_of_its_role(tmp_path: Path) -> None:
 
 def test_a_rotated_file_counts_at_the_next_call(server: Credentials, tmp_path: Path) -> None:
     renewed = tmp_path / "renewed"
-    renewed.write_text("actor renewed-0123456789abcdef\n")
+    write_private(renewed, "actor renewed-0123456789abcdef\n")
     renewed.rename(tmp_path / "tokens")
     assert code(server, ACT, SECRETS[Role.ACTOR]) is grpc.StatusCode.UNAUTHENTICATED
     assert code(server, ACT, "renewed-0123456789abcdef") is None
@@ -121,6 +121,54 @@ def test_a_file_that_breaks_or_goes_leaves_the_old_tokens_valid(
     assert code(server, ACT, SECRETS[Role.ACTOR]) is None
     (tmp_path / "tokens").unlink()
     assert code(server, ACT, SECRETS[Role.ACTOR]) is None
+
+
+def test_a_file_that_opens_to_others_leaves_the_old_tokens_valid(
+    server: Credentials, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    renewed = tmp_path / "renewed"
+    renewed.write_text("actor renewed-0123456789abcdef\n")
+    renewed.chmod(0o644)
+    renewed.rename(tmp_path / "tokens")
+    assert code(server, ACT, SECRETS[Role.ACTOR]) is None
+    assert code(server, ACT, "renewed-0123456789abcdef") is grpc.StatusCode.UNAUTHENTICATED
+    assert "has mode 0644" in caplog.text
+
+
+@pytest.mark.parametrize("mode", [0o400, 0o600, 0o700])
+def test_a_file_of_its_owner_alone_is_read(mode: int, tmp_path: Path) -> None:
+    path = token_file(tmp_path, f"actor {SECRETS[Role.ACTOR]}")
+    path.chmod(mode)
+    assert Tokens(path).has_secret(Role.ACTOR)
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o602, 0o601, 0o640, 0o620, 0o644])
+def test_secrets_that_others_may_have_are_refused(mode: int, tmp_path: Path) -> None:
+    path = token_file(tmp_path, f"actor {SECRETS[Role.ACTOR]}")
+    path.chmod(mode)
+    with pytest.raises(SeedbedError, match=rf"--token-file: .* mode {mode:04o}.*chmod 0600") as no:
+        Tokens(path)
+    assert no.value.code is ExitCode.CONFIG
+    for name in ("tls.key", "tls.crt", "ca.crt"):
+        write_private(tmp_path / name, "-----BEGIN CERTIFICATE-----\n").chmod(mode)
+    with pytest.raises(SeedbedError, match=rf"--tls .*tls.key has mode {mode:04o}"):
+        Tls(tmp_path)
+    (tmp_path / "tls.key").chmod(0o600)
+    Tls(tmp_path)  # certificates are public
+
+
+def test_a_group_has_the_file_of_another_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Secret's volume: root owns it, `fsGroup` is the process's, and its mode is 0440."""
+    path = token_file(tmp_path, f"actor {SECRETS[Role.ACTOR]}")
+    owner = path.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    path.chmod(0o440)
+    assert Tokens(path).has_secret(Role.ACTOR)
+    path.chmod(0o444)
+    with pytest.raises(SeedbedError, match="chmod 0440"):
+        Tokens(path)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +201,7 @@ def certificate(*names: str) -> dict[str, list[bytes]]:
 @pytest.fixture
 def with_tls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Credentials:
     for name in ("tls.key", "tls.crt", "ca.crt"):
-        (tmp_path / name).write_text("-----BEGIN CERTIFICATE-----\n")
+        write_private(tmp_path / name, "-----BEGIN CERTIFICATE-----\n")
     return Credentials(Role.LEARNER, None, Tls(tmp_path), "pong.default")
 
 

@@ -20,13 +20,14 @@ from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.threads import Threads
 from seedbed.runtime.tokens import Role
+from tests.support.private_files import write_private
 
 
 def write(folder: Path, authority: trustme.CA, *names: str) -> Path:
     """A folder as a Kubernetes secret is mounted."""
     folder.mkdir(exist_ok=True)
     certificate = authority.issue_cert(*names)
-    (folder / "tls.key").write_bytes(certificate.private_key_pem.bytes())
+    write_private(folder / "tls.key", certificate.private_key_pem.bytes())
     (folder / "tls.crt").write_bytes(b"".join(p.bytes() for p in certificate.cert_chain_pems))
     (folder / "ca.crt").write_bytes(authority.cert_pem.bytes())
     return folder

@@ -14,6 +14,7 @@ from seedbed.runtime.tokens import Role, new_token_files
 from seedbed.services.cost import token_secret
 from seedbed.services.sets import api, spec
 from seedbed.services.sets.controller import SetController
+from tests.support.private_files import write_private
 from tests.support.set_cluster import SetCluster
 from tests.support.set_cluster import spec as small_set
 
@@ -46,7 +47,7 @@ def test_with_tokens_in_a_file_it_touches_no_secret(
 
     monkeypatch.setattr(SetController, "run", run)
     file = tmp_path / "tokens"
-    file.write_text(new_token_files()[Role.OBSERVER])
+    write_private(file, new_token_files()[Role.OBSERVER])
     monkeypatch.setenv("SEEDBED_TOKEN_FILE", str(file))
     assert main([*words]) == 0
     assert rounds == [{}]
@@ -74,7 +75,7 @@ def test_it_is_ready_once_the_set_is_told(
     monkeypatch.setattr(command, "MetricsServer", Server)
     monkeypatch.setattr(SetController, "run", run)
     file = tmp_path / "tokens"
-    file.write_text(new_token_files()[Role.OBSERVER])
+    write_private(file, new_token_files()[Role.OBSERVER])
     assert main([*words, f"--token-file={file}"]) == 0
     assert told == ["no round yet", None]
 
@@ -83,6 +84,6 @@ def test_a_file_of_another_role_is_refused_at_the_start(
     words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "tokens"
-    file.write_text(new_token_files()[Role.ACTOR])
+    write_private(file, new_token_files()[Role.ACTOR])
     assert main([*words, f"--token-file={file}"]) == ExitCode.CONFIG
     assert "observer" in capsys.readouterr().err
