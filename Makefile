@@ -47,7 +47,7 @@ INSTALL_PROJECT := $(BIN)/python -m pip --disable-pip-version-check install --qu
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help run test test-slow test-learning test-rehearsal test-pythons e2e e2e-all e2e-set gke-doc storm sweep-torture images image-football football release kind-up lint lint-style lint-types lint-wire lint-docs lint-images format docs site \
-  proto bench bench-accelerator setup hooks lock clean
+  proto bench bench-accelerator setup hooks lock audit clean
 
 help: ## Say what there is.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -194,6 +194,9 @@ site: .venv-docs/.installed ## Build the pages as a searchable site into build/s
 
 lock: $(INSTALLED_DEV) ## Write requirements/*.lock from pyproject.toml (UPGRADE=1 for the newest).
 	UPGRADE=$(UPGRADE) tools/lock.sh
+
+audit: ## Look up known vulnerabilities of every lock, over the network.
+	tools/audit.sh
 
 clean: ## Remove .venv and caches; runs/ stays.
 	rm -rf .venv .venv-gpu .venv-tpu .venv-docs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

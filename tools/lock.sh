@@ -58,15 +58,16 @@ VERSIONS=3.11 lock lab lab -- --constraint requirements/actor.lock
 # The newest of everything, for the test of the newest JAX.
 VERSIONS=3.13 lock jax-newest jax plots compare video test
 
-# Football's packages that come as source are no extras: pip alone cannot build them.
-football() { # NAME OPTION...
+# What no extra of the package has: pip-audit, and Football's packages, which come as source.
+named() { # NAME OPTION...
   "$uv" pip compile "requirements/$1.in" --quiet --python-version 3.11 \
     --python-platform x86_64-manylinux_2_31 --only-binary :all: "${@:2}" --generate-hashes \
     --annotation-style line --no-header --output-file "requirements/$1.lock"
 }
-football football-build
+named audit
+named football-build
 # gym-notices does nothing but print that gym is unmaintained, in each process.
-football football --no-binary gym --no-emit-package gym-notices --constraint requirements/dev.lock
+named football --no-binary gym --no-emit-package gym-notices --constraint requirements/dev.lock
 # Not compiled with the others, because reading its metadata takes what football-build.lock holds.
 cat >>requirements/football.lock <<'LOCK'
 gfootball==2.10.2 \

@@ -23,14 +23,15 @@ _HEAD = """\
 The learner serves `/metrics` (Prometheus text), `/healthz` and `/readyz` (200, or 503 with why),
 `/status` (JSON), `/rows` ([files of the run](run-directory.md#reading-a-run-while-it-trains)) and
 `POST /profile?seconds=N` (a TensorBoard profile into the run directory; 409 while one runs) at
-`learner.metrics_port`; an actor serves `/metrics` and `/healthz` at
-`actor.metrics_port`, a replay shard `/metrics`, `/healthz`, `/readyz` and `/status` at
-`--metrics-port`, the cost meter `/metrics`, `/healthz` and `/status` at `--port`, and so does the
-controller of a set, with `/readyz`. Port 0 serves nothing. Metrics that are on no panel of the
-dashboards and in no alert are for questions that a panel raises: they split, count or bound what
-the panel shows. Every series is there from the start, with 0, or with NaN where 0 would be wrong
-(no episode has ended, so there is no mean return). The exceptions are labels whose values are not
-known in advance; the table names them.
+`learner.metrics_port`; an actor serves `/metrics` and `/healthz` at `actor.metrics_port`, a
+replay shard `/metrics`, `/healthz`, `/readyz` and `/status` at `--metrics-port`, the cost meter
+`/metrics`, `/healthz` and `/status` at `--port`, and so does the controller of a set, with
+`/readyz`. Port 0 serves nothing; each port is on 127.0.0.1 unless `SEEDBED_METRICS_HOST` has
+another address ([security](security.md)). Metrics that are on no panel of the dashboards and in
+no alert are for questions that a panel raises: they split, count or bound what the panel shows.
+Every series is there from the start, with 0, or with NaN where 0 would be wrong (no episode has
+ended, so there is no mean return). The exceptions are labels whose values are not known in
+advance; the table names them.
 
 The counters that say "over all restarts" continue from the checkpoint, so after a restart they
 may start lower than they ended. Prometheus takes that for a reset and `rate()` shows one spike:

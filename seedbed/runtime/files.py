@@ -61,13 +61,10 @@ def atomic_write(
     Raises:
         OSError: The file cannot be written.
     """
-    mode = 0o600 if is_private else 0o666  # less the umask
-
-    def opener(name: str, flags: int) -> int:
-        return os.open(name, flags, mode)
-
     with replacing(path) as temporary:
-        with with_spare(lambda: open(temporary, "wb", opener=opener)) as file:
+        if is_private:
+            temporary.touch(0o600)
+        with with_spare(lambda: temporary.open("wb")) as file:
             file.write(data.encode() if isinstance(data, str) else data)
             if fsync:
                 file.flush()

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.numpy  # noqa: F401  # a learner has read a checkpoint before descriptors run out
 
 from seedbed.checkpoints.files import Files
 from seedbed.checkpoints.store import CheckpointStore
