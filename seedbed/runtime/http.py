@@ -97,8 +97,8 @@ class MetricsServer:
     `profile` returns; 409 while one runs, 404 without `profile`.
 
     Beyond loopback, /status, /rows and /profile need a token of a role that they are for: 401
-    without one, 403 with another role's or where this process has no token file. A web page's
-    request without a token gets 403: of these routes, and of all routes where the server listens on
+    without one, 403 with another role's or where this process has no token file. A web page gets
+    403: for these routes unless it has such a token, and for the others where the server listens on
     loopback alone.
 
     Attributes:
@@ -199,7 +199,7 @@ class MetricsServer:
         """Return why a route is refused to a client, or None if the client may have it."""
         allowed = _ALLOWED.get(name, ())
         role = None
-        if self._tokens is not None:
+        if allowed and self._tokens is not None:
             role = self._tokens.role_of(authorization_of(environ.get("HTTP_AUTHORIZATION", "")))
         if role in allowed:
             return None
@@ -361,9 +361,8 @@ def _listen(host: str, port: int) -> "_Server":
     try:
         return kind((host, port), _Handler)
     except OSError as error:
-        if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
-            raise
-        if host not in _OTHER_FAMILY:
+        lacks_family = error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+        if not lacks_family or host not in _OTHER_FAMILY:
             raise
         return _listen(_OTHER_FAMILY[host], port)
 
