@@ -242,6 +242,8 @@ def open_run_directory(
         Claim(str(path), Owner(owner, owner)).refuse_another()
     lock = _acquire(path)
     keep_spare_descriptors()
+    import safetensors.numpy  # noqa: F401  # a checkpoint's module; it takes a descriptor, too
+
     try:
         if restart == "fresh":
             lock = _archive(path, lock)

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import safetensors.numpy  # noqa: F401  # a learner has read a checkpoint before descriptors run out
 
 from seedbed.checkpoints.files import Files
 from seedbed.checkpoints.store import CheckpointStore
