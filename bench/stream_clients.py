@@ -18,7 +18,7 @@ from seedbed.config import load_experiment
 from seedbed.rpc import channels
 from seedbed.rpc.step_codec import Step, write_actor_message
 from seedbed.rpc.versions import HELLO_KEY
-from seedbed.services.actor.loop import make_hello
+from seedbed.services.actor.messages import make_hello
 from seedbed.spec import FIRST
 
 REPLY_S = 60.0

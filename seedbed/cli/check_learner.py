@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
             answer is no action of the environment.
     """
     from seedbed.rpc.reconnect import FATAL, describe
-    from seedbed.services.actor.loop import make_hello, make_step
+    from seedbed.services.actor.messages import make_hello, make_step
 
     if args.state and (held := _held(args.state)):
         key, reason = held

@@ -9,13 +9,14 @@ encoded in another form.
 """
 
 import struct
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 import grpc
 from google.protobuf.message import DecodeError
 
+from seedbed.rpc.asyncio_server import stream_handler
 from seedbed.v1 import inference_pb2 as wire
-from seedbed.v1 import inference_pb2_grpc as wire_grpc
 
 _SERVICE = "seedbed.v1.Inference"
 ACT = f"/{_SERVICE}/Act"
@@ -58,15 +59,22 @@ def act(channel: grpc.Channel | grpc.aio.Channel) -> Any:
     )
 
 
-def inference_handlers(servicer: wire_grpc.InferenceServicer) -> Any:
-    """Return a server's handler of all methods of the service."""
-    act_handler = grpc.stream_stream_rpc_method_handler(
-        servicer.Act,
+def inference_handlers(
+    serve: Callable[[Any], Awaitable[None]], status: Callable[[Any, Any], Awaitable[Any]]
+) -> Any:
+    """Return a server's handler of all methods of the service.
+
+    Args:
+        serve: serves a stream of `Act`.
+        status: answers `GetStatus`.
+    """
+    act_handler = stream_handler(
+        serve,
         request_deserializer=read_actor_message,
         response_serializer=write_learner_message,
     )
     status_handler = grpc.unary_unary_rpc_method_handler(
-        servicer.GetStatus,
+        status,
         request_deserializer=wire.GetStatusRequest.FromString,
         response_serializer=wire.GetStatusReply.SerializeToString,
     )

@@ -3,25 +3,26 @@
 A servicer has one `OpenStreams` and passes each stream to `OpenStreams.serve`::
 
     async def Push(self, _, context):
-        await self._streams.serve(context, lambda: self._push(context))
+        stream = AsyncioServerStream(context)
+        await self._streams.serve(stream, lambda: self._push(stream))
 
-    async def _push(self, context):
-        hello = await expect_hello(context)
+    async def _push(self, stream):
+        hello = await expect_hello(stream)
         ...                                   # raise StreamRejected to end the stream
 
-Clients `write` and `read`; `seedbed.rpc.reconnect` connects them again.
+`seedbed.rpc.reconnect` connects clients again.
 """
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from seedbed.rpc.stream import ServerStream, StreamEnded
 from seedbed.runtime.peer_log import PeerLog
 from seedbed.runtime.text import printable
 
@@ -34,6 +35,7 @@ LAST_WRITE_S = 1.0
 STATUS_LENGTH = 1024
 
 
+_Received = TypeVar("_Received")
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
@@ -76,12 +78,14 @@ def hello_of(message: Any) -> Any:
     return message.hello if message.HasField("hello") else None
 
 
-async def expect_hello(context: Any, hello_of: Callable[[Any], Any] = hello_of) -> Any:
+async def expect_hello(
+    stream: ServerStream[Any, Any], hello_of: Callable[[Any], Any] = hello_of
+) -> Any:
     """Read the first message of a stream.
 
     Args:
-        context: the servicer's context of the stream.
-        hello_of: returns the Hello of a message as `context.read` returns it, or None.
+        stream: the stream.
+        hello_of: returns the Hello of a message, or None.
 
     Returns:
         The Hello.
@@ -91,11 +95,11 @@ async def expect_hello(context: Any, hello_of: Callable[[Any], Any] = hello_of) 
     """
     try:
         async with asyncio.timeout(HELLO_TIMEOUT_S):
-            message = await context.read()
+            message = await stream.receive()
     except TimeoutError:
         raise ValueError(f"no hello within {HELLO_TIMEOUT_S:g} s") from None
-    if message is grpc.aio.EOF:
-        raise ValueError("nothing instead of hello")
+    except StreamEnded:
+        raise ValueError("nothing instead of hello") from None
     hello = hello_of(message)
     if hello is None:
         raise ValueError("hello must come first")
@@ -128,12 +132,17 @@ class OpenStreams:
         self.closed = False
 
     async def serve(
-        self, context: Any, handle: Callable[[], Awaitable[None]], name: str = ""
+        self,
+        stream: ServerStream[Any, Any],
+        handle: Callable[[], Awaitable[None]],
+        name: str = "",
     ) -> None:
         """Run the handler of a stream, and end the stream with the status of its exception.
 
+        StreamEnded is the status OK: the client has sent all that it had.
+
         Args:
-            context: the servicer's context of the stream.
+            stream: the stream.
             handle: serves the stream. Its cleanup is done before the peer receives the status.
             name: begins the status message of `invalid` exceptions.
         """
@@ -146,6 +155,8 @@ class OpenStreams:
                 await handle()
                 return
             rejection = self._stopped
+        except StreamEnded:
+            return
         except StreamRejected as error:
             rejection = error
         except self._invalid as error:
@@ -158,36 +169,36 @@ class OpenStreams:
         finally:
             del self._ended[task]
         if rejection.code is not grpc.StatusCode.UNAVAILABLE:
-            self.warn(context, rejection)
+            self.warn(stream, rejection)
             if self._on_rejected is not None:
                 self._on_rejected(rejection)
         # A peer that does not read keeps this waiting until its connection ends.
-        await context.abort(rejection.code, str(rejection), rejection.metadata)
+        await stream.abort(rejection.code, str(rejection), rejection.metadata)
 
-    async def write(self, context: Any, message: Any) -> None:
+    async def write(self, stream: ServerStream[Any, Any], message: Any) -> None:
         """Write a message, so that a stream that is ended meanwhile gets its status.
 
         gRPC takes no status while a message is being written.
 
         Args:
-            context: the servicer's context of the stream.
+            stream: the stream.
             message: a message of its type.
         """
-        writing = asyncio.ensure_future(context.write(message))
+        writing = asyncio.ensure_future(stream.send(message))
         try:
             await asyncio.shield(writing)
         except asyncio.CancelledError:
             await asyncio.wait([writing], timeout=LAST_WRITE_S)
             raise
 
-    def warn(self, context: Any, rejection: StreamRejected) -> None:
+    def warn(self, stream: ServerStream[Any, Any], rejection: StreamRejected) -> None:
         """Log that a peer is refused, unless too many are.
 
         Args:
-            context: the servicer's context of the stream.
+            stream: the stream.
             rejection: the reason.
         """
-        peer = printable(context.peer())
+        peer = printable(stream.peer())
         self._warnings.warning(rejection.code.name, "refused %s: %s", peer, rejection)
 
     def end(self, task: asyncio.Task[Any], rejection: StreamRejected) -> None:
@@ -203,20 +214,28 @@ class OpenStreams:
             self.end(task, self._stopped)
 
 
-async def write(call: Any, message: Any) -> None:
-    """Write on a client's stream. If the stream has ended, the next `read` raises why."""
-    with contextlib.suppress(asyncio.InvalidStateError):
-        await call.write(message)
+async def beside(
+    work: asyncio.Task[Any] | None, receiving: Coroutine[Any, Any, _Received]
+) -> _Received:
+    """Receive while earlier work goes on, and raise at once what the work raises.
 
+    A peer that sends nothing more before it has its answer learns why there is none.
 
-async def read(call: Any) -> Any:
-    """Read from a client's stream.
+    Args:
+        work: what is done with the message before; None is nothing.
+        receiving: receives the next message.
 
-    Raises:
-        grpc.aio.AioRpcError: the peer ended the stream with a status other than OK.
-        ConnectionError: the peer ended the stream with OK.
+    Returns:
+        What `receiving` returns, once the work is done too.
     """
-    message = await call.read()
-    if message is grpc.aio.EOF:
-        raise ConnectionError("it ended the stream")
-    return message
+    if work is None:
+        return await receiving
+    message = asyncio.ensure_future(receiving)
+    try:
+        await asyncio.wait({work, message}, return_when=asyncio.FIRST_EXCEPTION)
+        if not work.done():  # the peer has ended its side, but the work is its own
+            await work
+        work.result()
+        return await message
+    finally:
+        message.cancel()

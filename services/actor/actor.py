@@ -8,7 +8,6 @@ import threading
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
-from typing import TypeVar
 
 from seedbed.config import Experiment
 from seedbed.envs import make_actor_env
@@ -27,8 +26,6 @@ log = logging.getLogger(__name__)
 DRAIN_S = 7.0
 # An environment that hangs would keep its thread, and so the process.
 EXIT_S = 9.0
-
-_Loop = TypeVar("_Loop", bound=ActorLoop)
 
 
 class Actor:
@@ -62,15 +59,14 @@ class Actor:
         self._env_frames = env_frames
         self.metrics = ActorMetrics()
 
-    def loop(self, group: int, kind: type[_Loop]) -> _Loop:
+    def loop(self, group: int) -> ActorLoop:
         """Return the loop of a group.
 
         Args:
             group: number of the group, from 0.
-            kind: class of the loop.
         """
         settings = self.experiment.actor
-        loop = kind(
+        loop = ActorLoop(
             partial(make_actor_env, self.experiment, self.index, group),
             self._address,
             f"{socket.gethostname()}/{os.getpid()}/{self.index}/{group}",
@@ -81,12 +77,12 @@ class Actor:
             settings.max_environment_failures,
             self._env_frames,
         )
-        loop.unroll_length = self.experiment.learner.unroll_length
+        loop.group.unroll_length = self.experiment.learner.unroll_length
         return loop
 
     def loops(self) -> Sequence[ActorLoop]:
         """Return the loop of each group."""
-        loops = [self.loop(group, ActorLoop) for group in range(self.experiment.actor.groups)]
+        loops = [self.loop(group) for group in range(self.experiment.actor.groups)]
         if self._env_frames is not None:
             # One after the other: a learner that starts on the same cores trains by the first one
             # while the others open their environments.

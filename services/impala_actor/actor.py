@@ -40,10 +40,11 @@ class ImpalaActor(Actor):
     def loops(self) -> Sequence[ActorLoop]:
         for name, value in _ONE_THREAD.items():
             os.environ.setdefault(name, value)
+        self._env_frames = None  # players begin their episodes
         loops = []
         for group in range(self.experiment.actor.groups):
-            loop = self.loop(group, UnrollLoop)
-            loop.make_player = partial(self.player, group)
+            loop = self.loop(group)
+            loop.make_step_loop = partial(UnrollLoop, partial(self.player, group))
             loops.append(loop)
         return loops
 

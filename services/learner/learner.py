@@ -66,10 +66,10 @@ class Learner(LearnerBase):
         self._listen, self._also_listen = listen, also_listen
         self.server = self._new_server()
         self.inference = InferenceThread(
-            self.servicer.batchers[0],
+            self.servicer.batchers.all[0],
             self.store,
             self.telemetry,
-            self.servicer.send_actions,
+            self.servicer.answers.send,
             # The groups of a round begin together, and join a batch on its way to the thread.
             may_leave_out=not isinstance(self.queue, SynchronousUnrollQueue),
         )
@@ -177,7 +177,7 @@ class Learner(LearnerBase):
 
     def _start_inference(self, acting: int) -> None:
         """Start the thread of another device that acts."""
-        batcher, send = self.servicer.add_batcher(), self.servicer.send_actions
+        batcher, send = self.servicer.batchers.add(), self.servicer.answers.send
         thread = InferenceThread(batcher, self.store, self.telemetry, send, acting)
         self._probes.append(thread.probe)
         self.threads.start(f"inference-{acting}", lambda: self._run_when_built(thread.run))
@@ -211,12 +211,12 @@ class Learner(LearnerBase):
 
     @override
     def _tick(self) -> None:
-        self.telemetry.inference.waiting = sum(each.depth for each in self.servicer.batchers)
+        self.telemetry.inference.waiting = sum(each.depth for each in self.servicer.batchers.all)
         super()._tick()
 
     @override
     def _end_sessions(self, reason: str) -> None:
-        for batcher in self.servicer.batchers:
+        for batcher in self.servicer.batchers.all:
             batcher.close()
         self.server.end_streams(reason, over=self.run_stop.met is not None)
         self.server.close()

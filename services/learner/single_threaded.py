@@ -22,7 +22,7 @@ from seedbed.runtime.calls import WAITING
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.signals import RUN_STOPS, on_stop_signals
 from seedbed.runtime.threads import POLL_S
-from seedbed.services.actor.loop import make_step
+from seedbed.services.actor.messages import make_step
 from seedbed.services.learner.base import LearnerBase
 from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.inference.thread import dispatch, land

@@ -9,7 +9,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import grpc
@@ -22,11 +21,13 @@ from typing_extensions import override
 from seedbed.numbers import DEFAULT_BOUNDS, Bounds, InvalidNumbers, check_number
 from seedbed.replay.codec import sequence_bytes, sequences_a_message, spec_of, unpack
 from seedbed.replay.sequence import SequenceSpec
+from seedbed.rpc.asyncio_server import stream_handler
 from seedbed.rpc.credentials import PLAIN, Credentials, Denial
-from seedbed.rpc.local.messages import MessageContext, message_methods
+from seedbed.rpc.local.messages import message_methods
 from seedbed.rpc.local.server import LocalMethod
 from seedbed.rpc.server import ServerThread
-from seedbed.rpc.streams import OpenStreams, StreamRejected, expect_hello, hello_of
+from seedbed.rpc.stream import PackingServerStream
+from seedbed.rpc.streams import OpenStreams, StreamRejected, beside, expect_hello, hello_of
 from seedbed.rpc.versions import OLDEST_REPLAY_PROTOCOL_VERSION, REPLAY_PROTOCOL_VERSION
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.runtime.peer_log import PeerLog
@@ -74,8 +75,7 @@ class ReplayServer(ServerThread):
     @override
     def _add(self, server: grpc.aio.Server) -> None:
         handlers: dict[str, Any] = {
-            name: grpc.stream_stream_rpc_method_handler(partial(_without_request, serve))
-            for name, serve in self._methods.items()
+            name: stream_handler(serve) for name, serve in self._methods.items()
         }
         handlers["GetState"] = grpc.unary_unary_rpc_method_handler(
             self._state,
@@ -108,18 +108,18 @@ class ReplayServer(ServerThread):
     ) -> Callable[[Any], Awaitable[None]]:
         """Return the handler of a stream: handshake, then `serve`."""
 
-        async def handle(context: Any) -> None:
+        async def handle(stream: PackingServerStream) -> None:
             try:
-                hello = await expect_hello(context, lambda data: hello_of(unpack(request, data)[0]))
+                hello = await expect_hello(stream, lambda data: hello_of(unpack(request, data)[0]))
                 spec, bounds = spec_of(hello.spec), _bounds(hello)
                 learner = printable(hello.learner)
                 with self._shard.stream_of(spec):
                     welcome = await self._accept(hello, spec, bounds)
-                    await _write(context, reply(welcome=welcome))
+                    await _send(stream, reply(welcome=welcome))
                     self._log.info("beginning", "%s: %s begins", learner, name)
                     self._shard.learners += name == "Insert"
                     try:
-                        await serve(context, bounds)
+                        await serve(stream, bounds)
                     finally:
                         self._log.info("ended", "%s: %s ended", learner, name)
                         self._shard.learners -= name == "Insert"
@@ -130,8 +130,8 @@ class ReplayServer(ServerThread):
                 code = grpc.StatusCode.RESOURCE_EXHAUSTED
                 raise StreamRejected(f"this shard: no memory: {error}", code) from error
 
-        async def method(context: Any) -> None:
-            await self._streams.serve(context, lambda: handle(context), name)
+        async def method(stream: PackingServerStream) -> None:
+            await self._streams.serve(stream, lambda: handle(stream), name)
 
         return method
 
@@ -149,18 +149,13 @@ class ReplayServer(ServerThread):
         state = await shard.call(shard.state)
         return wire.ReplayWelcome(protocol_version=version, state=state)
 
-    async def _insert(self, context: Any, bounds: Bounds) -> None:
-        """Store chunks. While one chunk is stored the next one is read, and no more."""
+    async def _insert(self, stream: PackingServerStream, bounds: Bounds) -> None:
+        """Store chunks. While one chunk is stored the next one is received, and no more."""
         storing: asyncio.Task[None] | None = None
         try:
             for due in itertools.count():
-                data = await context.read()
-                arrived = time.perf_counter()
-                if storing is not None:
-                    await storing
-                if data is grpc.aio.EOF:
-                    return
-                storing = asyncio.create_task(self._store(context, data, arrived, due, bounds))
+                data, arrived = await beside(storing, _next_chunk(stream))
+                storing = asyncio.create_task(self._store(stream, data, arrived, due, bounds))
                 del data
         finally:
             if storing is not None and not storing.done():
@@ -168,39 +163,44 @@ class ReplayServer(ServerThread):
                     await asyncio.shield(storing)
 
     async def _store(
-        self, context: Any, data: bytes, arrived: float, due: int, bounds: Bounds
+        self,
+        stream: PackingServerStream,
+        data: bytes | memoryview,
+        arrived: float,
+        due: int,
+        bounds: Bounds,
     ) -> None:
         message, payload = unpack(wire.InsertRequest, data)
         _check_sequence(message, due)
         shard = self._shard
         stored = shard.call_on(len(payload), shard.insert, message, payload, arrived, bounds)
-        await _write(context, await stored)
+        await _send(stream, await stored)
 
-    async def _sample(self, context: Any, _: Bounds) -> None:
+    async def _sample(self, stream: PackingServerStream, _: Bounds) -> None:
         """Answer requests in order. While one message is written the next one is gathered."""
         ready: asyncio.Queue[bytes | None] = asyncio.Queue(1)
-        drawing = asyncio.create_task(self._draw(context, ready))
+        drawing = asyncio.create_task(self._draw(stream, ready))
         try:
             while (message := await ready.get()) is not None:
-                await self._streams.write(context, message)
+                await self._streams.write(stream, message)
                 del message
             await drawing
         finally:
             drawing.cancel()
 
-    async def _draw(self, context: Any, ready: asyncio.Queue[bytes | None]) -> None:
+    async def _draw(self, stream: PackingServerStream, ready: asyncio.Queue[bytes | None]) -> None:
         """Put the answers into `ready`, and None at the end."""
-        shard, pack = self._shard, _pack_of(context)
+        shard = self._shard
         try:
-            while (data := await context.read()) is not grpc.aio.EOF:
-                message = unpack(wire.SampleRequest, data)[0]
+            while True:
+                message = unpack(wire.SampleRequest, await stream.receive())[0]
                 uniform = _uniform(message)
                 step = sequences_a_message(shard.buffer.spec)
                 one = sequence_bytes(shard.buffer.spec)
                 for first in range(0, len(uniform), step):
                     part = uniform[first : first + step]
                     answer, drawn = await shard.call_on(
-                        len(part) * one, shard.sample, message.request, first, part, pack
+                        len(part) * one, shard.sample, message.request, first, part, stream.pack
                     )
                     await ready.put(answer)
                     del answer
@@ -211,32 +211,24 @@ class ReplayServer(ServerThread):
         except BaseException:
             await ready.put(None)
             raise
-        await ready.put(None)
 
-    async def _prioritize(self, context: Any, _: Bounds) -> None:
+    async def _prioritize(self, stream: PackingServerStream, _: Bounds) -> None:
         """Set priorities, message by message."""
         for due in itertools.count():
-            if (data := await context.read()) is grpc.aio.EOF:
-                return
-            message = unpack(wire.PrioritizeRequest, data)[0]
+            message = unpack(wire.PrioritizeRequest, await stream.receive())[0]
             _check_sequence(message, due)
             size = len(message.key) // 8 * _KEY_BYTES
-            await _write(context, await self._shard.call_on(size, self._shard.prioritize, message))
+            await _send(stream, await self._shard.call_on(size, self._shard.prioritize, message))
 
 
-async def _without_request(serve: Callable[[Any], Awaitable[None]], _: Any, context: Any) -> None:
-    """Serve a stream of gRPC, which passes an iterator of requests too."""
-    await serve(context)
+async def _next_chunk(stream: PackingServerStream) -> tuple[bytes | memoryview, float]:
+    """Return the next chunk, and when it has arrived."""
+    return await stream.receive(), time.perf_counter()
 
 
-def _pack_of(context: Any) -> Callable[[list[Any]], bytes]:
-    """Return what makes of pieces the bytes that `context.write` takes."""
-    return context.pack if isinstance(context, MessageContext) else b"".join
-
-
-async def _write(context: Any, message: Message) -> None:
-    """Write a message without a payload."""
-    await context.write(_pack_of(context)([message.SerializeToString()]))
+async def _send(stream: PackingServerStream, message: Message) -> None:
+    """Send a message without a payload."""
+    await stream.send(stream.pack([message.SerializeToString()]))
 
 
 def _bounds(hello: wire.ReplayHello) -> Bounds:

@@ -266,7 +266,7 @@ def test_groups_open_one_after_the_other_beside_their_learner(bare: Any, tmp_pat
     async def run(address: str) -> None:
         loops = ActorProcess(experiment("actor.groups=3"), address, 0, env_frames=0).loops()
         for loop, group in zip(loops, groups, strict=True):
-            loop._make = partial(make, group)
+            loop._environments._make = partial(make, group)
         tasks = [asyncio.create_task(loop.run()) for loop in loops]
         for number in range(2):
             await asyncio.to_thread(groups[number].stepping.wait, 30)

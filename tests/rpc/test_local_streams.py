@@ -19,15 +19,11 @@ import grpc
 import numpy as np
 import pytest
 
-from seedbed.rpc.local import blocks, server, steps
+from seedbed.rpc.local import server, server_stream, steps
 from seedbed.rpc.local.addresses import socket_of
 from seedbed.rpc.local.blocks import StepReader, StepWriter
 from seedbed.rpc.local.packets import ACTIONS, STEP, InvalidBlock, open_packet
-from seedbed.rpc.local.steps import StepCall
-from seedbed.rpc.step_codec import ACT, Step
-from seedbed.services.actor.loop import ActorLoop
-from seedbed.services.actor.metrics import ActorMetrics
-from seedbed.services.impala_actor.loop import UnrollLoop
+from seedbed.rpc.step_codec import ACT, Actions, Step
 from seedbed.services.learner.sessions.batcher import Request
 from seedbed.spec import FIRST, StepInputs
 from tests.support.null_model import NullLearner, null_learner
@@ -41,7 +37,6 @@ from tests.support.raw_wire import (
     step,
     stream,
 )
-from tests.support.streams import note_opened
 from tests.support.waiting import wait_for
 
 ENV = PatternVectorEnv(2, 0, shape=(1,), dtype="float32")
@@ -181,8 +176,7 @@ def test_packets_that_are_no_message_are_refused(learner: NullLearner, packet: b
     with Stream(learner.address) as wrong, stream(learner.address) as good:
         wrong.handshake(2)
         of: Any = wrong._of
-        assert of._call is not None
-        of._run(of._call._send(packet))
+        of.send_packet(packet)
         with pytest.raises(Refused) as refusal:
             wrong.read()
         assert refusal.value.code is grpc.StatusCode.INVALID_ARGUMENT
@@ -203,7 +197,8 @@ def test_a_client_that_does_not_wait_is_held_up(learner: NullLearner) -> None:
         flood.send(struct.pack("<BQffIII", STEP, 0, 0.0, 0.0, 16, 8, 2))
         assert learner.policy.entered.wait(30), "its step waits for actions"
         flood.setblocking(False)
-        for _ in range(2):  # until it is full, and again after the event loop has had its turns
+        # Until it is full, and again after each turn of the event loop, which reads one packet.
+        for _ in range(server_stream._PACKETS + 1):
             with contextlib.suppress(BlockingIOError):
                 while True:
                     flood.send(b"\x03" * 100)  # what no client sends
@@ -228,39 +223,71 @@ def test_the_event_loop_learns_of_a_batch_with_the_message_that_follows(
     )
     sent: list[bytes] = []
 
-    def send(action: bytes) -> None:
+    def post(action: bytes) -> None:
         sent.append(action)
         if action == b"first":
-            servicer._note_computed()  # as the event loop does before it reads what comes next
+            servicer.answers.note()  # as the event loop does before it reads what comes next
             assert noted == ["first", "second"]
 
-    first.deliver = second.deliver = send
-    servicer.send_actions([first, second])
+    first.post = second.post = post
+    servicer.answers.send([first, second])
     assert sent == [b"first", b"second"]
     assert noted == ["first", "second"]
 
 
+def full() -> tuple[steps.StepServerStream, socket.socket, int]:
+    """A stream whose client has not read so many packets that no further one fits."""
+    ours, actors = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    actors.setblocking(False)
+    stream = steps.StepServerStream(ours, StepReader(memory(1), 1), (), "path")
+    before = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            ours.send(b"another packet")
+            before += 1
+    return stream, actors, before
+
+
 def test_actions_to_an_actor_that_does_not_read_are_sent_by_the_event_loop() -> None:
     async def run() -> None:
-        ours, actors = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setblocking(False)
-        actors.setblocking(False)
-        context = steps.StepContext(ours, StepReader(memory(1), 1), (), "path")
-        before = 0
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                ours.send(b"another packet")
-                before += 1
-        await asyncio.to_thread(context.deliver, 7, b"abcd")
+        stream, actors, before = full()
+        await asyncio.to_thread(stream.post, Actions(7, b"abcd"))
+        await asyncio.to_thread(stream.post, Actions(8, b"abcd"))
         loop = asyncio.get_running_loop()
-        packets = [await loop.sock_recv(actors, 100) for _ in range(before + 1)]
-        assert packets[-1] == struct.pack("<BQ", ACTIONS, 7) + b"abcd"
-        context.close()
-        await asyncio.to_thread(context.deliver, 8, b"abcd")  # to nobody
+        packets = [await loop.sock_recv(actors, 100) for _ in range(before + 2)]
+        assert packets[-2:] == [struct.pack("<BQ", ACTIONS, n) + b"abcd" for n in (7, 8)]
+        stream.close()
+        await asyncio.to_thread(stream.post, Actions(9, b"abcd"))  # to nobody
         assert await loop.sock_recv(actors, 100) == b""
         actors.close()
 
     asyncio.run(run())
+
+
+def test_an_actor_that_never_reads_is_ended(caplog: pytest.LogCaptureFixture) -> None:
+    """Answers that wait for it would take memory, or a task and a line of the log each."""
+
+    async def serve() -> int:
+        stream, actors, _ = full()
+        served.append(stream)
+        for number in range(1000):
+            stream.post(Actions(number, b"abcd"))
+        assert len(asyncio.all_tasks()) == 1
+        try:
+            await stream.receive()
+        finally:
+            stream.close()
+            actors.close()
+        raise AssertionError("its stream goes on")
+
+    served: list[steps.StepServerStream] = []
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(serve())
+    assert not served[0]._unsent
+    # gRPC's poller logs as "asyncio" where an earlier test's loop is closed.
+    lines = [r.getMessage() for r in caplog.records if r.name.startswith("seedbed")]
+    assert lines == ["ended a local stream that left 5 messages unread"]
 
 
 def test_a_killed_actor_gives_its_slots_back_while_the_learner_waits_for_room(
@@ -306,50 +333,6 @@ def test_the_end_of_the_learner_is_seen_at_once(learner: NullLearner) -> None:
             actor.read()
         assert refusal.value.code is grpc.StatusCode.UNAVAILABLE
     assert not Path(path_of(learner)).exists()
-
-
-# --- which way an actor takes ------------------------------------------------------------------
-
-
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The paths on which actors have opened local streams."""
-    return note_opened(monkeypatch, StepCall)
-
-
-def loop_of(address: str, kind: type[ActorLoop] = ActorLoop) -> Any:
-    return kind(lambda: ENV, address, "test", 60.0, 60.0, ActorMetrics())
-
-
-def opens(loop: Any) -> bool:
-    async def tried() -> bool:
-        call = loop._open_local(ENV, ())
-        if call is not None:
-            call.cancel()
-        return call is not None
-
-    return asyncio.run(tried())
-
-
-def test_which_learners_an_actor_shares_memory_with(
-    learner: NullLearner, opened: list[str]
-) -> None:
-    assert opens(loop_of(learner.address))
-    assert opened == [path_of(learner)]
-    assert not opens(loop_of("127.0.0.1:1"))
-    assert not opens(loop_of(f"{learner.address}-other"))
-    assert not opens(loop_of(learner.address, UnrollLoop)), "unrolls are too large for a packet"
-
-
-def test_without_such_memory_it_speaks_grpc(
-    learner: NullLearner, monkeypatch: pytest.MonkeyPatch, opened: list[str]
-) -> None:
-    def none(*_: Any) -> int:
-        raise OSError(38, "Function not implemented")
-
-    monkeypatch.setattr(blocks.os, "memfd_create", none)
-    assert not opens(loop_of(learner.address))
-    assert opened == []
 
 
 def test_the_path_of_a_killed_learner_is_taken_over(

@@ -12,7 +12,10 @@ import grpc.aio
 import pytest
 
 from seedbed.rpc import channels, streams
+from seedbed.rpc.asyncio_client import AsyncioStream
+from seedbed.rpc.asyncio_server import AsyncioServerStream
 from seedbed.rpc.reconnect import FATAL, Attempts, describe
+from seedbed.rpc.stream import StreamEnded
 from seedbed.rpc.streams import OpenStreams, StreamRejected, expect_hello
 from tests.support.streams import serving
 
@@ -30,18 +33,19 @@ def serve(
     async def both() -> Any:
         async def stream(context: Any) -> None:
             asyncio.get_running_loop().call_later(0.1, begun)
-            await opened.serve(context, lambda: handle(context), "Test")
+            served: AsyncioServerStream[bytes, bytes] = AsyncioServerStream(context)
+            await opened.serve(served, lambda: handle(served), "Test")
 
         path = "/test.Test/Stream"
         async with serving(path, stream) as address, channels.aio_channel(address) as channel:
-            return await client(channel.stream_stream(path)())
+            return await client(AsyncioStream(channel.stream_stream(path)()))
 
     return asyncio.run(both())
 
 
 async def status_of(call: Any) -> tuple[grpc.StatusCode, str]:
     with pytest.raises(grpc.aio.AioRpcError) as error:
-        await streams.read(call)
+        await call.receive()
     return error.value.code(), str(error.value.details())
 
 
@@ -90,20 +94,18 @@ def test_stream_that_ends_amid_a_write_gets_its_status() -> None:
         opened.close()
         ended.set()
 
-    async def handle(context: Any) -> None:
+    async def handle(stream: Any) -> None:
         while True:
-            await opened.write(context, bytes(16 * 1024 * 1024))  # more than the window
+            await opened.write(stream, bytes(16 * 1024 * 1024))  # more than the window
 
     async def client(call: Any) -> tuple[grpc.StatusCode, str]:
         await ended.wait()
-        asyncio.get_running_loop().call_later(10.0, call.cancel)  # CANCELLED: it has no status
+        asyncio.get_running_loop().call_later(10.0, call.end)  # CANCELLED: it has no status
         try:
             while True:
-                await streams.read(call)
+                await call.receive()
         except grpc.aio.AioRpcError as error:
             return error.code(), str(error.details())
-        except asyncio.CancelledError:
-            return CODE.CANCELLED, "no status came"
 
     assert serve(handle, client, opened, end) == (CODE.UNAVAILABLE, "it stops")
 
@@ -111,8 +113,8 @@ def test_stream_that_ends_amid_a_write_gets_its_status() -> None:
 def test_peer_that_leaves_cancels_the_handler() -> None:
     opened, cancelled = OpenStreams("it stops"), []
 
-    async def handle(context: Any) -> None:
-        await context.write(b"x")
+    async def handle(stream: Any) -> None:
+        await stream.send(b"x")
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
@@ -120,8 +122,8 @@ def test_peer_that_leaves_cancels_the_handler() -> None:
             raise
 
     async def client(call: Any) -> None:
-        assert await streams.read(call) == b"x"
-        call.cancel()
+        assert await call.receive() == b"x"
+        call.end()
         await asyncio.sleep(0.2)
 
     serve(handle, client, opened)
@@ -132,26 +134,29 @@ def test_peer_that_leaves_cancels_the_handler() -> None:
     ("sent", "text"),
     [
         (None, "no hello within 0.1 s"),
-        (grpc.aio.EOF, "nothing instead of hello"),
+        (StreamEnded(), "nothing instead of hello"),
         (b"step", "hello must come first"),
     ],
 )
 def test_first_message_must_be_hello(monkeypatch: pytest.MonkeyPatch, sent: Any, text: str) -> None:
     monkeypatch.setattr(streams, "HELLO_TIMEOUT_S", 0.1)
 
-    class Context:
-        async def read(self) -> Any:
+    class Silent:
+        async def receive(self) -> Any:
+            if isinstance(sent, Exception):
+                raise sent
             return sent if sent is not None else await asyncio.sleep(60)
 
+    stream: Any = Silent()
     with pytest.raises(ValueError, match=text):
-        asyncio.run(expect_hello(Context(), lambda data: data if data == b"hello" else None))
+        asyncio.run(expect_hello(stream, lambda data: data if data == b"hello" else None))
 
 
 def test_end_of_a_stream_is_an_error_of_its_client() -> None:
     async def client(call: Any) -> None:
         with pytest.raises(ConnectionError, match="it ended the stream"):
-            await streams.read(call)
-        await streams.write(call, b"x")  # no error: the next read raises it
+            await call.receive()
+        await call.send(b"x")  # no error: the next read raises it
 
     serve(lambda _: asyncio.sleep(0), client, OpenStreams("it stops"))
 

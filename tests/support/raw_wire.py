@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import queue
 import socket
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -17,8 +16,9 @@ import numpy as np
 
 from seedbed.rpc import channels
 from seedbed.rpc.local.addresses import socket_of
-from seedbed.rpc.local.steps import StepCall
+from seedbed.rpc.local.steps import StepStream
 from seedbed.rpc.step_codec import Actions, Step
+from seedbed.rpc.stream import StreamEnded
 from seedbed.rpc.versions import (
     ERROR_KEY,
     HELLO_KEY,
@@ -121,61 +121,49 @@ class GrpcCall:
 
 
 class LocalTransport:
-    """The same through shared memory, in an event loop of its own."""
+    """The same through shared memory."""
 
     def __init__(
         self, address: str, options: list[tuple[str, Any]] | None, timeout_s: float
     ) -> None:
         assert options is None, "options are gRPC's"
         self._timeout_s = timeout_s
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
         self._path = socket_of(address)
-        self._call: StepCall | None = None
-
-    def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(self._timeout_s)
+        self.stream: StepStream | None = None
 
     def begin(self, hello: wire.Hello | bytes | None) -> None:
-        async def begin(path: str) -> StepCall:
-            return StepCall(path, metadata_of(hello), 1 << 20)
-
         assert self._path is not None
-        self._call = self._run(begin(self._path))
+        self.stream = StepStream(self._path, metadata_of(hello), 1 << 20)
 
     def send(self, message: wire.ActorMessage | bytes) -> None:
-        assert self._call is not None
+        assert self.stream is not None
         if isinstance(message, bytes):
-            self._run(self._call._send(b"\x01" + message))  # a message, of bytes that may be none
+            self.send_packet(b"\x01" + message)  # a message, of bytes that may be none
         elif message.WhichOneof("message") == "step":
-            fields = (getattr(message.step, name) for name in Step._fields)
-            self._run(self._call.write(Step(*fields)))
+            self.stream.send(Step(*(getattr(message.step, name) for name in Step._fields)))
         else:
-            self._run(self._call.write(message))
+            self.stream.send(message)
+
+    def send_packet(self, packet: bytes) -> None:
+        assert self.stream is not None
+        self.stream._socket.send(packet)
 
     def read(self) -> wire.LearnerMessage | None:
-        assert self._call is not None
+        assert self.stream is not None
         try:
-            message = self._run(self._call.read())
+            message = self.stream.receive(self._timeout_s)
         except grpc.RpcError as error:
             raise Refused(error) from None
-        if message is grpc.aio.EOF:
+        except StreamEnded:
             return None
         if isinstance(message, Actions):
             actions = wire.Actions(sequence=message.sequence, action=message.action)
             return wire.LearnerMessage(actions=actions)
-        found: wire.LearnerMessage = message
-        return found
+        return message
 
     def close(self) -> None:
-        if self._loop.is_closed():
-            return
-        if self._call is not None:
-            self._loop.call_soon_threadsafe(self._call.cancel)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(self._timeout_s)
-        self._loop.close()
+        if self.stream is not None:
+            self.stream.close()
 
 
 class Stream:

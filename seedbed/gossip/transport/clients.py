@@ -1,7 +1,6 @@
 """Clients of the peers: heartbeats, parameters and segments go out, and a fetch brings a peer's."""
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,9 +18,9 @@ from seedbed.gossip.transport.chunks import ChunkAssembler, state_from_wire, to_
 from seedbed.gossip.transport.peer_stream import WELCOME_S, PeerStream
 from seedbed.numbers import check_number
 from seedbed.rpc import channels
+from seedbed.rpc.asyncio_client import AsyncioStream
 from seedbed.rpc.credentials import Credentials
 from seedbed.rpc.reconnect import Attempts
-from seedbed.rpc.streams import read, write
 from seedbed.runtime.exit_codes import ConfigError
 from seedbed.v1 import gossip_pb2 as wire
 from seedbed.v1 import gossip_pb2_grpc as wire_grpc
@@ -126,15 +125,15 @@ class PeerClient(PeerStream):
     @override
     async def _serve(self, channel: grpc.aio.Channel, stub: Any) -> None:
         call = stub.Push(metadata=self._credentials.metadata())
-        await write(call, wire.PushRequest(hello=self._hello))
-        async with asyncio.timeout(WELCOME_S):
-            await read(call)
+        stream = AsyncioStream[wire.PushRequest, wire.PushReply](call)
+        await stream.send(wire.PushRequest(hello=self._hello))
+        await stream.receive(WELCOME_S)
         self.connected, self.rejection = True, ""
         self._disconnected.clear()
-        writer = self._writer = asyncio.create_task(self._write(call))
+        writer = self._writer = asyncio.create_task(self._write(stream))
         try:
             while True:
-                reply = await self._read(call)
+                reply = await stream.receive()
                 if reply.WhichOneof("message") == "received":
                     self.on_ack()
         finally:
@@ -148,13 +147,12 @@ class PeerClient(PeerStream):
             self._wake_writer.set()
             await self._disconnected.wait()
 
-    async def _write(self, call: Any) -> None:
-        """Write heartbeats when they are due, and messages as they come."""
+    async def _write(self, stream: AsyncioStream[wire.PushRequest, wire.PushReply]) -> None:
+        """Send heartbeats when they are due, and messages as they come."""
         while True:
-            await write(call, wire.PushRequest(heartbeat=self._heartbeat()))
+            await stream.send(wire.PushRequest(heartbeat=self._heartbeat()))
             if self._closing:
-                with contextlib.suppress(asyncio.InvalidStateError):
-                    await call.done_writing()
+                await stream.half_close()
                 return
             due = time.monotonic() + self._heartbeat_s
             while (left := due - time.monotonic()) > 0 and not self._closing:
@@ -166,7 +164,7 @@ class PeerClient(PeerStream):
                 self._wake_writer.clear()
                 if (message := self._in_flight) is not None and not self._closing:
                     for chunk in to_chunks(message.iteration, message.values):
-                        await write(call, wire.PushRequest(chunk=chunk))
+                        await stream.send(wire.PushRequest(chunk=chunk))
 
     # --- fetch -----------------------------------------------------------------------------
 
@@ -234,16 +232,17 @@ class RingClient(PeerStream):
     async def _serve(self, channel: grpc.aio.Channel, stub: Any) -> None:
         await asyncio.wait_for(channel.channel_ready(), RING_CONNECT_S)
         call = stub.Reduce(metadata=self._credentials.metadata())
-        await write(call, wire.ReduceRequest(hello=self._hello))
+        stream = AsyncioStream[wire.ReduceRequest, Any](call)
+        await stream.send(wire.ReduceRequest(hello=self._hello))
         self.connected = True
-        writer = asyncio.create_task(self._write(call))
+        writer = asyncio.create_task(self._write(stream))
         try:
             await call
         finally:
             writer.cancel()
 
-    async def _write(self, call: Any) -> None:
+    async def _write(self, stream: AsyncioStream[wire.ReduceRequest, Any]) -> None:
         while True:
             segment = await self._segments.get()
-            await write(call, wire.ReduceRequest(segment=segment))
+            await stream.send(wire.ReduceRequest(segment=segment))
             self.sent_bytes += len(segment.data)

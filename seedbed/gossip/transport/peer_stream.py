@@ -9,7 +9,7 @@ import grpc.aio
 from seedbed.rpc import channels
 from seedbed.rpc.credentials import Credentials
 from seedbed.rpc.reconnect import Attempts, describe, details_of
-from seedbed.rpc.streams import read
+from seedbed.rpc.stream import UnreadableMessage
 from seedbed.v1 import gossip_pb2 as wire
 from seedbed.v1 import gossip_pb2_grpc as wire_grpc
 
@@ -56,6 +56,9 @@ class PeerStream:
             except ValueError as error:
                 self.refused += 1
                 cause = f"its parameters are refused: {error}"
+            except UnreadableMessage as error:
+                self.refused += 1
+                cause = str(error)
             except (TimeoutError, ConnectionError) as error:
                 cause = str(error) or "no answer"
             finally:
@@ -81,18 +84,6 @@ class PeerStream:
 
     def _on_end(self) -> None:
         """Forget what belongs to the stream that has ended."""
-
-    async def _read(self, call: Any) -> Any:
-        """Read a message.
-
-        Raises:
-            ConnectionError: it cannot be read; gRPC has logged it.
-        """
-        reply = await read(call)
-        if reply is None:
-            self.refused += 1
-            raise ConnectionError("its answer cannot be read")
-        return reply
 
     def _refusal(self, error: grpc.RpcError) -> str:
         return f"learner {self.rank} at {self.address} refused this one: {details_of(error)}"

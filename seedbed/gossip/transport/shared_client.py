@@ -12,9 +12,11 @@ from seedbed.gossip.parameters import FlatParams, ParameterLayout
 from seedbed.gossip.transport.buffers import Message
 from seedbed.gossip.transport.chunks import ChunkAssembler, to_chunks
 from seedbed.gossip.transport.peer_stream import WELCOME_S, PeerStream
+from seedbed.rpc.asyncio_client import AsyncioStream
 from seedbed.rpc.credentials import Credentials
-from seedbed.rpc.streams import write
 from seedbed.v1 import gossip_pb2 as wire
+
+_Stream = AsyncioStream[wire.AccumulateRequest, wire.AccumulateReply]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +71,10 @@ class SharedCopyClient(PeerStream):
     @override
     async def _serve(self, channel: grpc.aio.Channel, stub: Any) -> None:
         call = stub.Accumulate(metadata=self._credentials.metadata())
-        await write(call, wire.AccumulateRequest(hello=self._hello))
+        stream = _Stream(call)
+        await stream.send(wire.AccumulateRequest(hello=self._hello))
         async with asyncio.timeout(WELCOME_S):
-            newest = await self._parameters(call)
+            newest = await self._parameters(stream)
         self.connected, self.rejection = True, ""
         if not self.welcome.done():
             self.welcome.set_result(newest)
@@ -81,14 +84,14 @@ class SharedCopyClient(PeerStream):
                 await self._wake.wait()
             sending = self._in_flight
             for chunk in to_chunks(sending.number, sending.values):
-                await write(call, wire.AccumulateRequest(gradients=chunk))
-            newest = await self._parameters(call)
+                await stream.send(wire.AccumulateRequest(gradients=chunk))
+            newest = await self._parameters(stream)
             self._in_flight = None
             self.sent += 1
             self.sent_bytes += sending.values.nbytes
             sending.reply.set_result(newest)
 
-    async def _parameters(self, call: Any) -> Message:
+    async def _parameters(self, stream: _Stream) -> Message:
         """Read whole parameters.
 
         Raises:
@@ -96,7 +99,7 @@ class SharedCopyClient(PeerStream):
         """
         assembler = ChunkAssembler(self._layout)
         while True:
-            chunk = (await self._read(call)).parameters
+            chunk = (await stream.receive()).parameters
             values = assembler.add(chunk)
             if values is not None:
                 self.received += 1

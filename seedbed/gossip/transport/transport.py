@@ -25,8 +25,10 @@ from seedbed.gossip.transport.clients import PeerClient, RingClient
 from seedbed.gossip.transport.handshake import PeerRejected, check_hello
 from seedbed.gossip.transport.peer_stream import PeerStream
 from seedbed.gossip.transport.shared_client import SharedCopyClient
+from seedbed.rpc.asyncio_server import AsyncioServerStream
 from seedbed.rpc.credentials import Credentials, Denial, is_local
 from seedbed.rpc.server import ServerThread
+from seedbed.rpc.stream import StreamEnded
 from seedbed.rpc.streams import OpenStreams, StreamRejected, expect_hello
 from seedbed.rpc.versions import GOSSIP_PROTOCOL_VERSION
 from seedbed.runtime.threads import Threads
@@ -37,6 +39,8 @@ log = logging.getLogger(__name__)
 
 CLOSE_S = 1.0  # for the peers to read the last heartbeat
 _REMEMBERED = 8  # processes of one learner
+
+_Stream = AsyncioServerStream[Any, Any]
 
 
 def listen_address(address: str) -> str:
@@ -229,16 +233,18 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
 
     @override
     async def Push(self, _: Any, context: Any) -> None:
-        await self._streams.serve(context, lambda: self._push(context))
+        stream = AsyncioServerStream[wire.PushReply, wire.PushRequest](context)
+        await self._streams.serve(stream, lambda: self._push(stream))
 
     @override
     async def Reduce(self, _: Any, context: Any) -> wire.ReduceReply:
-        await self._streams.serve(context, lambda: self._reduce(context))
+        stream = AsyncioServerStream[Any, wire.ReduceRequest](context)
+        await self._streams.serve(stream, lambda: self._reduce(stream))
         return wire.ReduceReply()
 
-    async def _check_hello(self, context: Any, method: str) -> int:
+    async def _check_hello(self, stream: _Stream, method: str) -> int:
         """Read and check the hello, end the peer's older stream, and return the peer's rank."""
-        hello = await expect_hello(context)
+        hello = await expect_hello(stream)
         check_hello(self._hello, hello, self._is_protected)
         rank: int = hello.rank
         known = self._incarnations[rank]
@@ -259,11 +265,12 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         self._tasks_of[rank, method] = cast("asyncio.Task[Any]", asyncio.current_task())
         return rank
 
-    async def _push(self, context: Any) -> None:
-        rank = await self._check_hello(context, "Push")
-        await self._streams.write(context, wire.PushReply(welcome=wire.PushReply.Welcome()))
+    async def _push(self, stream: _Stream) -> None:
+        rank = await self._check_hello(stream, "Push")
+        await self._streams.write(stream, wire.PushReply(welcome=wire.PushReply.Welcome()))
         assembler = ChunkAssembler(self._layout)
-        while (message := await context.read()) is not grpc.aio.EOF:
+        while True:
+            message = await stream.receive()
             kind = message.WhichOneof("message")
             if kind == "heartbeat":
                 self.membership.update(rank, message.heartbeat)
@@ -279,69 +286,73 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
                     self.membership.on_parameters(rank, iteration)
                     self.receive_buffer.put(Message(rank, iteration, values))
                     received = wire.PushReply.Received(iteration=iteration)
-                    await self._streams.write(context, wire.PushReply(received=received))
+                    await self._streams.write(stream, wire.PushReply(received=received))
             else:
                 raise ValueError(f"expected a heartbeat or a chunk, not {kind or 'nothing'}")
 
-    async def _reduce(self, context: Any) -> None:
+    async def _reduce(self, stream: _Stream) -> None:
         if self.ring is None:
             raise PeerRejected(f"gossip.topology is {self._topology} here: there is no ring")
-        rank = await self._check_hello(context, "Reduce")
+        rank = await self._check_hello(stream, "Reduce")
         previous = (self.membership.rank - 1) % self.membership.count
         if rank != previous:
             raise ValueError(f"learner {previous} sends to this one, not learner {rank}")
         self.segment_buffer.on_connect()
         try:
-            while (message := await context.read()) is not grpc.aio.EOF:
+            while True:
+                message = await stream.receive()
                 if message.WhichOneof("message") != "segment":
                     raise ValueError("expected a segment")
                 segment = message.segment
                 self.segment_buffer.put(segment.update, segment.step, segment.data)
+        except StreamEnded:
+            raise  # the last segments of a learner that has finished are still taken
         except Exception:
-            # The last segments of a learner that has finished are still taken, those of one that
-            # is refused are not.
             self.segment_buffer.drop()
             raise
 
     @override
     async def Accumulate(self, _: Any, context: Any) -> None:
-        await self._streams.serve(context, lambda: self._accumulate(context))
+        stream = AsyncioServerStream[wire.AccumulateReply, wire.AccumulateRequest](context)
+        await self._streams.serve(stream, lambda: self._accumulate(stream))
 
-    async def _accumulate(self, context: Any) -> None:
+    async def _accumulate(self, stream: _Stream) -> None:
         if self.shared_copy is None:
             raise PeerRejected(
                 f"learner {self.membership.rank} with gossip.topology {self._topology} holds no "
                 "shared copy"
             )
-        rank = await self._check_hello(context, "Accumulate")
+        rank = await self._check_hello(stream, "Accumulate")
         incarnation = self._incarnations[rank][-1]
-        await self._send_parameters(context, self.shared_copy.request())
+        await self._send_parameters(stream, self.shared_copy.request())
         assembler = ChunkAssembler(self._layout)
-        while (message := await context.read()) is not grpc.aio.EOF:
+        while True:
+            message = await stream.receive()
             if message.WhichOneof("message") != "gradients":
                 raise ValueError("expected gradients")
             gradients = assembler.add(message.gradients)
             if gradients is not None:
                 number = GradientNumber(rank, incarnation, message.gradients.iteration)
-                await self._send_parameters(context, self.shared_copy.request(gradients, number))
+                await self._send_parameters(stream, self.shared_copy.request(gradients, number))
 
-    async def _send_parameters(self, context: Any, newest: Future[Message]) -> None:
+    async def _send_parameters(self, stream: _Stream, newest: Future[Message]) -> None:
         message = await asyncio.wrap_future(newest)
         for chunk in to_chunks(message.iteration, message.values):
-            await self._streams.write(context, wire.AccumulateReply(parameters=chunk))
+            await self._streams.write(stream, wire.AccumulateReply(parameters=chunk))
 
     @override
     async def Fetch(self, request: wire.FetchRequest, context: Any) -> None:
-        await self._streams.serve(context, lambda: self._fetch(request, context))
+        stream = AsyncioServerStream[wire.FetchReply, Any](context)
+        await self._streams.serve(stream, lambda: self._fetch(request, stream))
 
-    async def _fetch(self, request: wire.FetchRequest, context: Any) -> None:
+    async def _fetch(self, request: wire.FetchRequest, stream: _Stream) -> None:
         try:
             check_hello(self._hello, request.hello, self._is_protected)
         except PeerRejected as rejection:
             code = grpc.StatusCode.UNAVAILABLE if rejection.is_transient else None
             raise StreamRejected(str(rejection), code or rejection.code) from rejection
         await self._streams.write(
-            context,
+            stream,
             wire.FetchReply(
                 member=self.heartbeat(),
                 highest_iteration=self.membership.highest_iteration(request.hello.rank),
@@ -350,7 +361,7 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         if request.whole_state:
             state = await asyncio.wrap_future(self._whole_state())
             for reply in state_to_wire(state):
-                await self._streams.write(context, reply)
+                await self._streams.write(stream, reply)
         elif self._newest is not None:
             for chunk in to_chunks(self._newest.iteration, self._newest.values):
-                await self._streams.write(context, wire.FetchReply(chunk=chunk))
+                await self._streams.write(stream, wire.FetchReply(chunk=chunk))

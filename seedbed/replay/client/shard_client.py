@@ -238,7 +238,7 @@ class ShardClient:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             # A fatal status comes first, because it is why the other parts failed.
             for stream in self._streams:
-                await stream.raise_if_fatal()
+                await stream.raise_if_refused()
             for task in done:
                 task.result()
         finally:

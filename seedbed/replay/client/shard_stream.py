@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
@@ -12,49 +11,15 @@ import grpc.aio
 
 from seedbed.replay.codec import MESSAGE_BYTES, chunk_bytes, sequence_bytes, unpack
 from seedbed.replay.sequence import SequenceSpec
-from seedbed.rpc.local.addresses import socket_of
-from seedbed.rpc.local.messages import Answer, MessageCall
-from seedbed.rpc.reconnect import FATAL
-from seedbed.rpc.streams import read, write
+from seedbed.rpc.local.messages import Answer
+from seedbed.rpc.stream import Stream
+from seedbed.rpc.stream_factory import open_message_stream
 from seedbed.v1 import replay_pb2 as wire
-
-log = logging.getLogger(__name__)
 
 PREFIX = "/seedbed.v1.Replay/"
 # Keys of a batch of priorities, at most.
 MAX_UPDATE = 65536
 Pieces = Iterable[Any]
-
-
-def _nothing() -> None:
-    pass
-
-
-class _GrpcCall:
-    """A stream of gRPC with the methods of a `MessageCall`."""
-
-    def __init__(self, call: Any) -> None:
-        self._call = call
-
-    async def write(self, pieces: Pieces) -> int:
-        """Send a request of some pieces, and return its bytes."""
-        data = b"".join(pieces)
-        await write(self._call, data)
-        return len(data)
-
-    async def read(self) -> Any:
-        """Return the next `Answer`, or EOF; its memory is its own."""
-        data = await self._call.read()
-        return data if data is grpc.aio.EOF else Answer(data, _nothing)
-
-    def cancel(self) -> None:
-        """End the stream."""
-        self._call.cancel()
-
-    async def raise_if_fatal(self) -> None:
-        """Raise the status with which the shard refused the stream, if it did."""
-        if self._call.done() and await self._call.code() in FATAL:
-            await self._call.read()
 
 
 class ShardStream:
@@ -89,7 +54,7 @@ class ShardStream:
         self.unfinished: deque[Any] = deque()
         self.finished = 0
         self.since = 0.0
-        self._call: MessageCall | _GrpcCall | None = None
+        self._stream: Stream[Pieces, Answer] | None = None
 
     async def open(
         self, address: str, channel: grpc.aio.Channel, hello: wire.ReplayHello, metadata: Any
@@ -102,29 +67,16 @@ class ShardStream:
             hello: First message.
             metadata: Metadata of the call, with the learner's token.
         """
-        self._call = call = self._local(address, metadata) or _GrpcCall(
-            channel.stream_stream(PREFIX + self.name)(metadata=metadata)
-        )
-        await call.write([self.request(hello=hello).SerializeToString()])
-        answer = await read(call)
+        method, size = PREFIX + self.name, largest_payload(self.name, self._spec)
+        self._stream = open_message_stream(address, channel, method, metadata, size)
+        await self._stream.send([self.request(hello=hello).SerializeToString()])
+        answer = await self._stream.receive()
         message = unpack(self.reply, answer.data)[0]
         answer.release()
         if not message.HasField("welcome"):
             raise ConnectionError(f"{self.name} was not answered with welcome")
         state: wire.ShardState = message.welcome.state
         return state
-
-    def _local(self, address: str, metadata: Any) -> MessageCall | None:
-        """Open the stream through shared memory to a shard of this machine, if that is possible."""
-        path = socket_of(address)
-        if path is None:
-            return None
-        size = largest_payload(self.name, self._spec)
-        try:
-            return MessageCall(path, PREFIX + self.name, metadata, size)
-        except OSError as error:
-            log.debug("%s: no shared memory with %s: %s", self.name, address, error)
-            return None
 
     def put(self, work: Any) -> None:
         """Queue work."""
@@ -141,14 +93,16 @@ class ShardStream:
 
     async def send(self) -> None:
         """Send what is queued, for as long as the connection lasts."""
-        assert self._call is not None, "the stream is not open"
+        assert self._stream is not None, "the stream is not open"
         for number in itertools.count():
-            pieces = self._serialize(await self._unsent.get(), number)
-            self._traffic["sent"] += await self._call.write(pieces)
+            pieces = list(self._serialize(await self._unsent.get(), number))
+            await self._stream.send(pieces)
+            self._traffic["sent"] += sum(memoryview(piece).nbytes for piece in pieces)
 
     async def receive(self) -> Answer:
         """Return the next answer, for which the work after the answered one had to wait."""
-        answer: Answer = await read(self._call)
+        assert self._stream is not None, "the stream is not open"
+        answer = await self._stream.receive()
         self._traffic["received"] += len(answer.data)
         self.since = time.monotonic()
         return answer
@@ -167,13 +121,13 @@ class ShardStream:
 
     def close(self) -> None:
         """End the stream."""
-        if self._call is not None:
-            self._call.cancel()
+        if self._stream is not None:
+            self._stream.end()
 
-    async def raise_if_fatal(self) -> None:
+    async def raise_if_refused(self) -> None:
         """Raise the status with which the shard refused the stream, if it did."""
-        if self._call is not None:
-            await self._call.raise_if_fatal()
+        if self._stream is not None:
+            await self._stream.raise_if_refused()
 
 
 def largest_payload(name: str, spec: SequenceSpec) -> int:

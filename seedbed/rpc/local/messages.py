@@ -6,6 +6,7 @@ Answers come in the order of the requests, one for each.
 """
 
 import asyncio
+import contextlib
 import mmap
 import struct
 from collections import deque
@@ -17,9 +18,12 @@ from google.protobuf.message import DecodeError
 
 from seedbed.rpc.channels import MAX_MESSAGE_BYTES
 from seedbed.rpc.local.blocks import MessageBlock, OpenedMessageBlock, copy_pieces
-from seedbed.rpc.local.client import LocalCall
-from seedbed.rpc.local.packets import ANSWER, LENT, InvalidBlock, Metadata
-from seedbed.rpc.local.server import LocalContext, LocalMethod
+from seedbed.rpc.local.client import LocalConnection
+from seedbed.rpc.local.packets import ANSWER, DONE, LARGEST_PACKET, LENT, InvalidBlock
+from seedbed.rpc.local.server import LocalMethod
+from seedbed.rpc.local.server_stream import LocalServerStream
+from seedbed.rpc.reconnect import FATAL
+from seedbed.rpc.stream import Metadata, UnreadableMessage
 
 # Requests under way.
 SLOTS = 4
@@ -39,11 +43,11 @@ class Answer(NamedTuple):
     """
 
     data: Any
-    release: Callable[[], None]
+    release: Callable[[], None] = lambda: None
 
 
-class MessageCall(LocalCall):
-    """The client's end of a stream. One task writes, one reads.
+class MessageStream:
+    """The client's end of a stream of pieces and `Answer`s, a `Stream`.
 
     Args:
         path: path of the server's socket.
@@ -62,10 +66,12 @@ class MessageCall(LocalCall):
         for slot in range(SLOTS):
             self._free.put_nowait(slot)
         self._sent: deque[int] = deque()
-        super().__init__(path, method, metadata, self._block)
+        self._loop = asyncio.get_running_loop()
+        self._connection = LocalConnection(path, method, metadata, self._block)
+        self.end = self._connection.close
 
-    async def write(self, pieces: Iterable[Any]) -> int:
-        """Send a request once a slot is free, and return its bytes.
+    async def send(self, pieces: Iterable[Any]) -> None:
+        """Send a request once a slot is free, as of `Stream`.
 
         Args:
             pieces: of the serialized request: bytes, or contiguous arrays.
@@ -78,29 +84,54 @@ class MessageCall(LocalCall):
         self._sent.append(slot)
         room = self._block.slot_bytes
         await self._send(_LENT.pack(LENT, slot * room, size, room))
-        return size
 
-    async def read(self) -> Any:
-        """Return the next `Answer`, or EOF after a status of OK.
+    async def _send(self, packet: bytes) -> None:
+        # Where the stream has ended, the next `receive` raises why.
+        with contextlib.suppress(OSError):
+            try:
+                self._connection.socket.send(packet)
+            except BlockingIOError:  # a server that does not read
+                await self._loop.sock_sendall(self._connection.socket, packet)
 
-        Raises:
-            grpc.aio.AioRpcError: the server ended the stream, or has ended.
-            DecodeError: the answer is none.
-        """
-        packet = await self._receive()
+    async def receive(self, timeout_s: float | None = None) -> Answer:
+        """Return the next answer, as of `Stream`."""
+        async with asyncio.timeout(timeout_s):
+            packet = await self._packet()
         if not packet or packet[0] != ANSWER:
-            return self._ended(packet)
-        size = _ANSWER.unpack(packet)[1]
+            raise self._connection.end_in(packet)
+        try:
+            size = _ANSWER.unpack(packet)[1]
+        except struct.error as error:
+            raise UnreadableMessage(error) from error
         if not self._sent or size > self._block.slot_bytes:
-            raise DecodeError(f"an answer of {size} bytes to {len(self._sent)} requests")
+            raise UnreadableMessage(f"{size} bytes answer {len(self._sent)} requests")
         slot = self._sent.popleft()
         return Answer(self._block.slot(slot)[:size], partial(self._free.put_nowait, slot))
 
+    async def _packet(self) -> bytes:
+        """Return the next packet; none is the end of the server."""
+        # A server that ends a stream before it has read all of it resets the connection. That is
+        # said once, and its last packets come after.
+        for _ in range(2):
+            with contextlib.suppress(OSError):
+                return await self._loop.sock_recv(self._connection.socket, LARGEST_PACKET)
+        return b""
 
-class MessageContext(LocalContext):
+    async def half_close(self) -> None:
+        """End this side, as of `Stream`."""
+        await self._send(bytes((DONE,)))
+
+    async def raise_if_refused(self) -> None:
+        """Raise the status of a refused stream, as of `Stream`, if it was received."""
+        status = self._connection.status
+        if status is not None and status[0] in FATAL:
+            raise self._connection.end_in(b"")
+
+
+class MessageServerStream(LocalServerStream):
     """The server's end of a stream; its block is an `OpenedMessageBlock`."""
 
-    # As many as a client has slots: `read` is never called again before they are answered.
+    # As many as a client has slots: `receive` is never called again before they are answered.
     most_packets: ClassVar[int] = SLOTS + 1
     _block: OpenedMessageBlock
 
@@ -108,15 +139,11 @@ class MessageContext(LocalContext):
         super().__init__(*arguments)
         self._rooms: deque[tuple[int, int]] = deque()
 
-    async def read(self) -> Any:
-        """Return the next request, in the client's memory; EOF once the client's side has ended.
-
-        Raises:
-            google.protobuf.message.DecodeError: a packet is no request.
-        """
+    async def receive(self) -> memoryview:
+        """Return the next request, in the client's memory, as of `ServerStream`."""
         packet = await self._receive()
         if packet[0] != LENT:
-            return self._done(packet)
+            raise self._end_in(packet)
         try:
             _, offset, size, room = _LENT.unpack(packet)
             data = self._block.part(offset, size)
@@ -140,9 +167,13 @@ class MessageContext(LocalContext):
         offset, room = self._rooms.popleft()
         return _ANSWER.pack(ANSWER, copy_pieces(pieces, self._block.part(offset, room)))
 
-    async def write(self, packet: bytes) -> None:
+    async def send(self, packet: bytes) -> None:
         """Send an answer. A client that is gone has cancelled the handler, or will at once."""
         await self._send(packet)
+
+    def post(self, packet: bytes) -> None:
+        """Send an answer, as of `ServerStream`."""
+        self._post(packet)
 
 
 def message_methods(
@@ -156,5 +187,6 @@ def message_methods(
     """
     block = partial(OpenedMessageBlock, most=SLOTS * (MAX_MESSAGE_BYTES + _HEAD_BYTES))
     return {
-        f"/{service}/{name}": LocalMethod(one, MessageContext, block) for name, one in serve.items()
+        f"/{service}/{name}": LocalMethod(one, MessageServerStream, block)
+        for name, one in serve.items()
     }

@@ -1,14 +1,13 @@
 """Packets of local streams that every kind of stream has: the first and the last one."""
 
 import struct
-from collections.abc import Sequence
 
 import grpc
 
+from seedbed.rpc.stream import Metadata
 from seedbed.rpc.streams import STATUS_LENGTH, status_code
 from seedbed.rpc.versions import ERROR_KEY
 
-Metadata = Sequence[tuple[str, str | bytes]]
 Status = tuple[grpc.StatusCode, str, bytes]
 
 # First byte of a packet. The client opens; both sides send messages; the client ends its side, and

@@ -5,7 +5,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -13,18 +13,20 @@ from google.protobuf.message import DecodeError
 
 from seedbed.rpc.channels import MAX_MESSAGE_BYTES
 from seedbed.rpc.local.blocks import StepReader, StepWriter
-from seedbed.rpc.local.client import LocalCall
+from seedbed.rpc.local.client import LocalConnection
 from seedbed.rpc.local.packets import (
     ACTIONS,
+    DONE,
     END,
     LARGEST_PACKET,
     MESSAGE,
     STEP,
     InvalidBlock,
-    Metadata,
 )
-from seedbed.rpc.local.server import LocalContext, LocalMethod
+from seedbed.rpc.local.server import LocalMethod
+from seedbed.rpc.local.server_stream import LocalServerStream
 from seedbed.rpc.step_codec import ACT, Actions, Step
+from seedbed.rpc.stream import Metadata, UnreadableMessage
 from seedbed.v1 import inference_pb2 as wire
 
 # How long a thread asks for actions before it sleeps, where the newest ones came nearly as soon.
@@ -35,8 +37,8 @@ _STEP_HEAD = struct.Struct("<BQffIII")  # sequence, two durations, bytes of the 
 _ACTIONS_HEAD = struct.Struct("<BQ")  # sequence
 
 
-class StepCall(LocalCall):
-    """The actor's end of a stream.
+class StepStream:
+    """The actor's end of a stream, a `BlockingStream`.
 
     Args:
         path: path of the server's socket.
@@ -49,8 +51,19 @@ class StepCall(LocalCall):
 
     def __init__(self, path: str, metadata: Metadata, step_bytes: int) -> None:
         self._block = StepWriter(step_bytes)
+        self._connection = LocalConnection(path, ACT, metadata, self._block)
+        self._socket = self._connection.socket
+        self._socket.setblocking(True)
+        self._timeout_s = 0.0  # the kernel's limit of a wait
         self._is_quick = False  # whether the newest actions came soon after their step
-        super().__init__(path, ACT, metadata, self._block)
+        self.end, self.close = self._connection.end, self._connection.close
+
+    def send(self, message: Step | wire.ActorMessage, is_last: bool = False) -> None:
+        """Send a message, as of `BlockingStream`."""
+        with contextlib.suppress(OSError):
+            self._socket.send(self._packet(message))
+            if is_last:
+                self._socket.send(bytes((DONE,)))
 
     def _packet(self, message: Step | wire.ActorMessage) -> bytes:
         if not isinstance(message, Step):
@@ -59,48 +72,10 @@ class StepCall(LocalCall):
         seconds = message.environment_seconds, message.wait_seconds
         return _STEP_HEAD.pack(STEP, message.sequence, *seconds, *sizes)
 
-    async def write(self, message: Step | wire.ActorMessage) -> None:
-        """Send a message. Where the stream has ended, the next `read` raises why."""
-        await self._send(self._packet(message))
-
-    async def read(self) -> Any:
-        """Return the next `Actions` or LearnerMessage; `grpc.aio.EOF` after a status of OK.
-
-        Raises:
-            grpc.aio.AioRpcError: the server ended the stream with another status, or has ended.
-        """
-        return self._message(await self._receive())
-
-    @contextlib.contextmanager
-    def blocking(self, timeout_s: float) -> Iterator[None]:
-        """Return the context in which one thread calls `send` and `receive`, and no event loop.
-
-        Args:
-            timeout_s: longest wait of a `receive`.
-        """
-        whole, rest = divmod(timeout_s, 1)
-        limit = struct.pack("@ll", int(whole), int(1e6 * rest))
-        self._socket.setblocking(True)
-        # The kernel's limit: Python's own takes a system call more.
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
-        try:
-            yield
-        finally:
-            if self._socket.fileno() >= 0:
-                self._socket.setblocking(False)
-
-    def send(self, message: Step) -> None:
-        """Do as `write` does, in a context of `blocking`."""
-        with contextlib.suppress(OSError):
-            self._socket.send(self._packet(message))
-
-    def receive(self) -> Any:
-        """Do as `read` does, in a context of `blocking`.
-
-        Raises:
-            TimeoutError: nothing came in time.
-        """
+    def receive(self, timeout_s: float) -> Actions | wire.LearnerMessage:
+        """Return the next message, as of `BlockingStream`."""
+        if timeout_s != self._timeout_s:
+            self._limit(timeout_s)
         now = started = time.perf_counter()
         while self._is_quick and now < started + _POLL_S:
             try:
@@ -114,39 +89,49 @@ class StepCall(LocalCall):
         self._is_quick = time.perf_counter() < started + 2 * _POLL_S
         return self._message(data)
 
+    def _limit(self, timeout_s: float) -> None:
+        """Set the kernel's limit of a wait: Python's own takes a system call more."""
+        self._timeout_s = timeout_s
+        whole, rest = divmod(timeout_s, 1)
+        limit = struct.pack("@ll", int(whole), max(int(1e6 * rest), 1))
+        with contextlib.suppress(OSError):  # ended
+            for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+                self._socket.setsockopt(socket.SOL_SOCKET, option, limit)
+
     def _wait(self) -> bytes:
         """Return the next packet; none is the end of the server.
 
         Raises:
             TimeoutError: nothing came in time.
         """
-        for _ in range(2):  # as `_receive`
+        # A server that ends a stream before it has read all of it resets the connection. That is
+        # said once, and its last packets come after.
+        for _ in range(2):
             try:
                 return self._socket.recv(LARGEST_PACKET)
             except BlockingIOError:
                 raise TimeoutError from None
-            except OSError:  # closed by `cancel`, too
+            except OSError:  # closed by `end`, too
                 continue
         return b""
 
-    def _message(self, data: bytes) -> Any:
+    def _message(self, data: bytes) -> Actions | wire.LearnerMessage:
         kind = data[0] if data else END
-        if kind == ACTIONS:
-            return Actions(_ACTIONS_HEAD.unpack_from(data)[1], data[_ACTIONS_HEAD.size :])
-        if kind == MESSAGE:
-            return wire.LearnerMessage.FromString(data[1:])
-        return self._ended(data)
+        try:
+            if kind == ACTIONS:
+                return Actions(_ACTIONS_HEAD.unpack_from(data)[1], data[_ACTIONS_HEAD.size :])
+            if kind == MESSAGE:
+                return wire.LearnerMessage.FromString(data[1:])
+        except (struct.error, DecodeError) as error:
+            raise UnreadableMessage(error) from error
+        raise self._connection.end_in(data)
 
 
-class StepContext(LocalContext):
+class StepServerStream(LocalServerStream):
     """The learner's end of a stream; its block is a `StepReader`."""
 
-    async def read(self) -> Any:
-        """Return the next `Step` or ActorMessage; `grpc.aio.EOF` once the client's side has ended.
-
-        Raises:
-            google.protobuf.message.DecodeError: a packet is none of these.
-        """
+    async def receive(self) -> Step | wire.ActorMessage:
+        """Return the next message, as of `ServerStream`."""
         data = await self._receive()
         kind = data[0]
         if kind == STEP:
@@ -160,27 +145,30 @@ class StepContext(LocalContext):
             return Step(sequence, *arrays, environment_s, wait_s)
         if kind == MESSAGE:
             return wire.ActorMessage.FromString(data[1:])
-        return self._done(data)
+        raise self._end_in(data)
 
-    def deliver(self, sequence: int, action: bytes) -> None:
-        """Send actions from another thread than the event loop's."""
-        self._send_from_thread(_ACTIONS_HEAD.pack(ACTIONS, sequence) + action)
-
-    async def write(self, message: Actions | wire.LearnerMessage) -> None:
+    async def send(self, message: Actions | wire.LearnerMessage) -> None:
         """Send a message. A client that is gone has cancelled the handler, or will at once."""
-        if isinstance(message, Actions):
-            packet = _ACTIONS_HEAD.pack(ACTIONS, message.sequence) + message.action
-        else:
-            packet = bytes((MESSAGE,)) + message.SerializeToString()
-        await self._send(packet)
+        await self._send(_packet_of(message))
+
+    def post(self, message: Actions | wire.LearnerMessage) -> None:
+        """Send a message, as of `ServerStream`."""
+        self._post(_packet_of(message))
 
 
-def act_method(servicer: Any, most: int = MAX_MESSAGE_BYTES) -> dict[str, LocalMethod]:
-    """Return `Act` of a servicer as the method of a local server.
+def _packet_of(message: Actions | wire.LearnerMessage) -> bytes:
+    if isinstance(message, Actions):
+        return _ACTIONS_HEAD.pack(ACTIONS, message.sequence) + message.action
+    return bytes((MESSAGE,)) + message.SerializeToString()
+
+
+def act_method(
+    serve: Callable[[Any], Awaitable[None]], most: int = MAX_MESSAGE_BYTES
+) -> dict[str, LocalMethod]:
+    """Return `Act` as the method of a local server.
 
     Args:
-        servicer: its method `Act` takes a request iterator, which is None, and a context.
+        serve: serves a stream.
         most: largest step, in bytes.
     """
-    serve = partial(servicer.Act, None)
-    return {ACT: LocalMethod(serve, StepContext, partial(StepReader, most=most))}
+    return {ACT: LocalMethod(serve, StepServerStream, partial(StepReader, most=most))}

@@ -33,7 +33,7 @@ class Request:
         arrived: `time.perf_counter()` of the submission.
         action: the reply to the actor, [E] int32.
         done: whether `on_done` was called.
-        deliver: sends the reply from the inference thread; None where only the event loop can.
+        post: sends the reply from the inference thread; None where only the event loop can.
     """
 
     inputs: StepInputs
@@ -44,7 +44,7 @@ class Request:
     arrived: float = field(default_factory=time.perf_counter)
     action: bytes | None = None
     done: bool = False
-    deliver: Callable[[bytes], None] | None = None
+    post: Callable[[bytes], None] | None = None
 
 
 class AtOnce(Protocol):

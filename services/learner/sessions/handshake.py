@@ -1,14 +1,19 @@
 """Validation of Hello, which comes with the call of an actor."""
 
+from contextlib import suppress
 from dataclasses import dataclass
+
+from google.protobuf.message import DecodeError
 
 from seedbed.config.learner import Learner
 from seedbed.rpc.channels import MAX_MESSAGE_BYTES
 from seedbed.rpc.spaces import observation_from_wire, space_from_wire
-from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
+from seedbed.rpc.step_codec import Step, kind_of
+from seedbed.rpc.stream import Metadata
+from seedbed.rpc.versions import HELLO_KEY, OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from seedbed.runtime.limits import usable_memory_bytes
 from seedbed.runtime.text import counted, printable
-from seedbed.services.learner.sessions.rejections import SpecMismatch
+from seedbed.services.learner.sessions.rejections import InvalidStep, SpecMismatch
 from seedbed.spec import MAX_ACTIONS, MAX_REPEAT, EnvironmentSpec
 from seedbed.v1 import inference_pb2 as wire
 
@@ -29,6 +34,22 @@ class Handshake:
     actor: str
     num_envs: int
     spec: EnvironmentSpec
+
+
+def hello_in(metadata: Metadata) -> wire.Hello:
+    """Return the Hello in the metadata of a call.
+
+    Raises:
+        InvalidStep: there is none, or it is not a Hello.
+    """
+    data = dict(metadata).get(HELLO_KEY)
+    wrong = "nothing"
+    if isinstance(data, bytes):
+        with suppress(DecodeError):
+            return wire.Hello.FromString(data)
+        wrong = "bytes that are none"
+    advice = "see Act in proto/seedbed/v1/inference.proto"
+    raise InvalidStep("hello", f"Hello in the metadata {HELLO_KEY}", wrong, advice)
 
 
 def validate_hello(
@@ -155,3 +176,36 @@ def check_first_spec(spec: EnvironmentSpec, settings: Learner) -> None:
         bound = f"steps of at most {usable} bytes in all, half of the memory"
         received = f"{rows * row} bytes: {rows} observations of {spec.observation}"
         raise SpecMismatch("observation", bound, received, advice)
+
+
+def welcome_to(handshake: Handshake, settings: Learner, **of_learner: int) -> wire.Welcome:
+    """Return the answer to a Hello.
+
+    Args:
+        handshake: the Hello, validated.
+        settings: timeouts that the actor has to know.
+        of_learner: further fields of Welcome.
+    """
+    return wire.Welcome(
+        protocol_version=handshake.protocol_version,
+        incarnation=handshake.incarnation,
+        idle_timeout_seconds=settings.idle_timeout_s,
+        notice_interval_seconds=settings.notice_interval_s,
+        **of_learner,
+    )
+
+
+def goodbye_in(message: Step | wire.ActorMessage, expected: str) -> str:
+    """Return why an actor leaves.
+
+    Args:
+        message: what came in place of a step or an unroll.
+        expected: `step` or `unroll`.
+
+    Raises:
+        InvalidStep: the message is no goodbye.
+    """
+    kind = kind_of(message)
+    if isinstance(message, Step) or kind != "goodbye":
+        raise InvalidStep("message", f"{expected} or goodbye", kind or "nothing", "see Act")
+    return printable(message.goodbye.reason)

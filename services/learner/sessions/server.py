@@ -41,12 +41,14 @@ class InferenceServer(ServerThread):
         self._servicer.on_denied(denial)
 
     def _add(self, server: grpc.aio.Server) -> None:
-        server.add_generic_rpc_handlers((inference_handlers(self._servicer),))
+        server.add_generic_rpc_handlers(
+            (inference_handlers(self._servicer.act, self._servicer.get_status),)
+        )
 
     def _local_methods(self) -> Mapping[str, LocalMethod]:
         if not self._servicer.takes_local_streams:
             return {}
-        return act_method(self._servicer, self.max_message_bytes)
+        return act_method(self._servicer.act, self.max_message_bytes)
 
     async def _begin(self) -> None:
         # It runs until the loop ends, because late answers are announced during the end, too.

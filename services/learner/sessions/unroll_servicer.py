@@ -4,14 +4,14 @@ import asyncio
 import time
 from collections.abc import Iterator
 
-import grpc.aio
 import numpy as np
 from typing_extensions import override
 
 from seedbed.config import Experiment
 from seedbed.rpc.step_codec import Step
 from seedbed.services.learner.components import ComponentsFuture, ParameterStore
-from seedbed.services.learner.sessions.servicer import InferenceServicer, Stream
+from seedbed.services.learner.sessions.servicer import InferenceServicer
+from seedbed.services.learner.sessions.stream_state import StreamState
 from seedbed.services.learner.sessions.unrolls_of_actors import UnrollReader
 from seedbed.services.learner.unrolls.queue import UnrollQueue
 from seedbed.services.learner.unrolls.unroll import UnrollSpec
@@ -51,40 +51,37 @@ class UnrollServicer(InferenceServicer):
         self._flattening = asyncio.Lock()
 
     @override
-    async def _serve(self, stream: Stream) -> None:
-        context = stream.context
-        await self._welcome(stream)
-        stream.learner_since = time.perf_counter()
+    async def _serve(self, state: StreamState) -> None:
+        await self._welcome(state)
+        state.learner_since = time.perf_counter()
         unroll_spec = await self._components.unroll()
         assert isinstance(unroll_spec, UnrollSpec), "agents with replay act in the learner"
-        stream.session = self._new_session(stream, unroll_spec)
-        reader = UnrollReader(stream.session, stream.handshake.spec, unroll_spec)
-        sent, received = await self._send_parameters(stream, -1), 0
+        state.session = self._new_session(state, unroll_spec)
+        reader = UnrollReader(state.session, state.handshake.spec, unroll_spec)
+        sent, received = await self._send_parameters(state, -1), 0
         while True:
-            stream.actor_since, stream.learner_since = time.perf_counter(), None
-            message = await context.read()
-            if message is grpc.aio.EOF:
-                return
-            stream.actor_since = stream.learner_since = time.perf_counter()
+            state.actor_since, state.learner_since = time.perf_counter(), None
+            message = await state.stream.receive()
+            state.actor_since = state.learner_since = time.perf_counter()
             if isinstance(message, Step) or not message.HasField("unroll"):
-                self._check_goodbye(stream, message, "unroll")
+                self._log_goodbye(state, message, "unroll")
                 return
             received = message.unroll.ByteSize()
             unroll = reader.read(message.unroll, self._store.newest()[1])
             del message  # its arrays are copied
             if not self._queue.try_put(unroll):
-                await self._wait_for_room(stream, unroll)
+                await self._wait_for_room(state, unroll)
             if self._ending is not None:
                 # Only now, because an actor reads where it awaits parameters.
-                await self._end_stream(context)
+                await self._end_stream(state.stream)
                 return
-            sent = await self._send_parameters(stream, sent, received)
+            sent = await self._send_parameters(state, sent, received)
 
-    async def _send_parameters(self, stream: Stream, sent: int, received: int = 0) -> int:
+    async def _send_parameters(self, state: StreamState, sent: int, received: int = 0) -> int:
         """Send the newest parameters in parts, or their version where the actor has them.
 
         Args:
-            stream: the stream.
+            state: the stream's.
             sent: version that was sent last; -1 for none.
             received: bytes of the unroll that this answers.
 
@@ -93,14 +90,13 @@ class UnrollServicer(InferenceServicer):
         """
         params, version = self._store.newest()
         parts = await self._parts(params, version, sent)
-        if stream.notice is not None:
-            await stream.notice  # one writer at a time
-        stream.learner_since = None
+        await state.wait_for_notice()
+        state.learner_since = None
         size = 0
         for part in parts:
             size, version = size + len(part.values), part.version
-            await stream.context.write(wire.LearnerMessage(parameters=part))
-        if not stream.context.peer().startswith("unix:"):
+            await state.stream.send(wire.LearnerMessage(parameters=part))
+        if state.stream.crosses_network:
             self._telemetry.network.on_step(received, size)
         return version
 

@@ -126,9 +126,9 @@ def experiment(
 
 def unroll_loop(config: Experiment, *arguments: Any) -> ActorLoop:
     """The loop of a group that chooses its actions, as `ImpalaActor` makes it."""
-    loop = UnrollLoop(*arguments)
-    loop.unroll_length = config.learner.unroll_length
-    loop.make_player = partial(ImpalaActor(config, "", 0).player, 0)
+    loop = ActorLoop(*arguments)
+    loop.group.unroll_length = config.learner.unroll_length
+    loop.make_step_loop = partial(UnrollLoop, partial(ImpalaActor(config, "", 0).player, 0))
     return loop
 
 

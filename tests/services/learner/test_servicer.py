@@ -340,8 +340,11 @@ def test_a_request_that_waits_is_taken_back_with_its_session(bare: Any) -> None:
             assert learner.policy.entered.wait(30)
             with stream(learner.address) as leaves:
                 leaves.send(step(0))
-                wait_for(lambda: learner.servicer.batchers[0].depth == 1, "its request waits")
-            wait_for(lambda: learner.servicer.batchers[0].depth == 0, "its request is taken back")
+                batcher = learner.servicer.batchers.all[0]
+                wait_for(lambda: batcher.depth == 1, "its request waits")
+            wait_for(
+                lambda: learner.servicer.batchers.all[0].depth == 0, "its request is taken back"
+            )
             learner.policy.gate.set()
             message = slow.read()
             assert message is not None
@@ -367,9 +370,9 @@ def test_a_session_that_leaves_while_its_block_waits_for_room(bare: Any) -> None
         with stream(learner.address, 4) as actor:
             actor.play(8)
             actor.send(step(8, 4))
-            wait_for(lambda: learner.servicer.batchers[0]._paused == 1, "it is held up")
+            wait_for(lambda: learner.servicer.batchers.all[0]._paused == 1, "it is held up")
         wait_for(lambda: all_slots_free(learner), "slots given back")
-        assert learner.servicer.batchers[0]._paused == 0
+        assert learner.servicer.batchers.all[0]._paused == 0
         counters = learner.counters
         assert counters.env_frames == 8 * 4
         assert counters.discarded_frames == 4 * 4  # the first block is still in the queue
@@ -399,7 +402,7 @@ def test_a_stop_condition_is_told_to_everyone(bare: Any) -> None:
         ):
             held.play(8)
             held.send(step(8, 4))  # 32 frames
-            wait_for(lambda: learner.servicer.batchers[0]._paused == 1, "it is held up")
+            wait_for(lambda: learner.servicer.batchers.all[0]._paused == 1, "it is held up")
             idle.play(1)
             learner.policy.gate.clear()
             ends.send(step(0, 1))

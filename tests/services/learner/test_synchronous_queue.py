@@ -388,7 +388,7 @@ def test_a_session_is_answered_when_the_others_are_there(bare: Any) -> None:
         stream(learner.address, 1) as one,
         stream(learner.address, 3) as three,
     ):
-        learner.servicer.batchers[0]._target = 4  # full only with both
+        learner.servicer.batchers.all[0]._target = 4  # full only with both
         for actor in (one, three):
             actor.send(step(0, actor.environments))
         for actor in (one, three):
@@ -399,14 +399,14 @@ def test_a_session_is_answered_when_the_others_are_there(bare: Any) -> None:
             for actor in (one, three):
                 answered(actor)
         one.send(step(4, 1))
-        wait_for(lambda: learner.servicer.batchers[0]._paused == 1, "it waits for its round")
+        wait_for(lambda: learner.servicer.batchers.all[0]._paused == 1, "it waits for its round")
         assert learner.counters.updates == 0
         three.send(step(4, 3))
         answered(one)
         answered(three)
         assert learner.counters.updates == 1
         assert learner.counters.trained_frames == 4 * 4
-        assert learner.servicer.batchers[0]._paused == 0
+        assert learner.servicer.batchers.all[0]._paused == 0
 
 
 def test_inference_does_not_wait_for_those_who_wait_for_a_round(bare: Any) -> None:
@@ -415,8 +415,8 @@ def test_inference_does_not_wait_for_those_who_wait_for_a_round(bare: Any) -> No
         stream(learner.address, 3) as three,
     ):
         hand_in(three)  # alone it is everyone
-        wait_for(lambda: learner.servicer.batchers[0]._paused == 1, "it waits for its round")
-        learner.servicer.batchers[0]._target = 4
+        wait_for(lambda: learner.servicer.batchers.all[0]._paused == 1, "it waits for its round")
+        learner.servicer.batchers.all[0]._target = 4
         with stream(learner.address, 1) as one:
             hand_in(one)
             answered(one)
@@ -450,7 +450,7 @@ def test_a_session_that_leaves_while_it_waits_for_its_round(bare: Any) -> None:
             wait_for(lambda: learner.queue.unrolls == 3, "its block is there")
         wait_for(lambda: learner.queue.unrolls == 0, "its block is taken back")
         wait_for(lambda: learner.telemetry.sessions.connected == 0, "it is gone")
-        assert learner.servicer.batchers[0]._paused == 0
+        assert learner.servicer.batchers.all[0]._paused == 0
         assert learner.telemetry.sessions.discarded_by_reason == {"session ended": 12}
         with stream(learner.address, 4) as whole:
             whole.play(9)
