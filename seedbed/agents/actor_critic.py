@@ -20,6 +20,9 @@ from seedbed.types import Params, Tensor
 
 # Of the return, below which rewards are not divided further, and of rewards that were divided.
 _SMALLEST_VARIANCE, _LARGEST_REWARD = 1e-8, 10.0
+# Largest log of an importance weight, either way: the logits of an actor that chooses its actions
+# may be anything within their bounds, and a weight that is not finite is in every mean.
+_MOST_LOG_RHO = 20.0
 
 # Logit of an action that is not valid: its probability is 0, and no gradient passes.
 INVALID = -1e5
@@ -152,7 +155,7 @@ class LossInputs(NamedTuple):
 
     entropy_tm1: Tensor  # [T, B], of π(.|x_{t-1})
     log_prob_tm1: Tensor  # [T, B], log π of the action taken
-    log_rho_tm1: Tensor  # [T, B], log π - log μ of the action taken
+    log_rho_tm1: Tensor  # [T, B], log π - log μ of the action taken, clipped to ±20
     v_tm1: Tensor  # [T, B]
     v_t: Tensor  # [T, B]
     r_t: Tensor  # [T, B], scaled and clipped
@@ -189,7 +192,7 @@ def loss_inputs(
     return LossInputs(
         entropy_tm1=policy.entropy(logits),
         log_prob_tm1=log_prob,
-        log_rho_tm1=log_prob - behaviour_log_prob,
+        log_rho_tm1=ops.clip(log_prob - behaviour_log_prob, -_MOST_LOG_RHO, _MOST_LOG_RHO),
         v_tm1=values[:-1],
         v_t=values[1:],
         r_t=r_t,

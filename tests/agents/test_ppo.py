@@ -173,6 +173,24 @@ def test_a_batch_of_nothing_is_no_division_by_zero(backend: Backend) -> None:
     assert not to_value.any()
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_logits_of_an_actor_that_lies_leave_every_number_finite(
+    backend: Backend, sign: int
+) -> None:
+    """Within the bounds of an unroll of an actor that chooses its actions: ±1e6."""
+    logits, value = random_outputs(5)
+    unroll = near_unroll(5, logits)
+    behaviour = sign * 1e6 * np.eye(A, dtype=np.float32)[unroll.action]
+    unroll = unroll._replace(behaviour={"logits": behaviour})
+    for options in (PpoOptions(), PpoOptions(normalize_advantages=False)):
+        for gradient in gradients(backend, unroll, logits, value, options):
+            assert np.isfinite(gradient).all()
+        outputs = ops.convert_to_tensor(logits), ops.convert_to_tensor(value)
+        loss, scalars = ppo_loss(*outputs, tensors(unroll), options)
+        for name, number in {"loss": loss, **scalars}.items():
+            assert np.isfinite(float(number)), name
+
+
 def test_equal_advantages_stay_finite(backend: Backend) -> None:
     """Values and rewards of 0, as in an environment whose goal nothing has reached yet."""
     logits, value = random_outputs(4)

@@ -139,6 +139,23 @@ def gradients(
     return loss_gradients(backend, loss, logits, value)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_logits_of_an_actor_that_lies_leave_every_number_finite(
+    backend: Backend, sign: int
+) -> None:
+    """Within the bounds of an unroll of an actor that chooses its actions: ±1e6."""
+    unroll = random_unroll(3)
+    logits, value = random_outputs(3)
+    behaviour = sign * 1e6 * np.eye(A, dtype=np.float32)[unroll.action]
+    unroll = unroll._replace(behaviour={"logits": behaviour})
+    for gradient in gradients(backend, unroll, logits, value, VtraceOptions()):
+        assert np.isfinite(gradient).all()
+    outputs = ops.convert_to_tensor(logits), ops.convert_to_tensor(value)
+    loss, scalars = vtrace_loss(*outputs, tensors(unroll), VtraceOptions())
+    for name, number in {"loss": loss, **scalars}.items():
+        assert np.isfinite(float(number)), name
+
+
 def test_gradients_flow_only_where_they_should(backend: Backend) -> None:
     """Targets are constants: the value's gradient is that of its own square alone, and the
     logits' is (advantage) (softmax - one-hot) / n. None at masked rows, none at the last row.
