@@ -27,6 +27,7 @@ from seedbed.runs.found import is_run
 from seedbed.runs.layout import learner_directories
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
 from seedbed.runtime.limits import process_start_ticks
+from seedbed.runtime.text import printable_texts
 from seedbed.runtime.tokens import Role
 from seedbed.sets.folder import is_set
 from seedbed.telemetry.status import STATUS_FILE, RunStatus, read_status
@@ -178,6 +179,6 @@ def request_status(address: str, credentials: Credentials = PLAIN) -> RunStatus:
                 ExitCode.REFUSED_BY_LEARNER if refused else ExitCode.LEARNER_UNREACHABLE,
                 f"no status from {address} within {DEADLINE_S:g} s: {error.code().name}: {details}",
             ) from error
-    status: RunStatus = json.loads(reply.json)
+    status: RunStatus = printable_texts(json.loads(reply.json))
     status["source"] = {"address": address, "age_s": 0.0, "alive": True}
     return status

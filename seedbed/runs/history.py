@@ -15,6 +15,7 @@ from typing import Any, NotRequired, TypedDict
 
 from seedbed.runs.resume import Change
 from seedbed.runtime.files import atomic_write
+from seedbed.runtime.text import printable_texts
 from seedbed.telemetry.status import ProvenanceStatus, plain
 
 log = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ class History(TypedDict):
 def read_history(run: Path) -> History:
     """Read the history of a run; without starts where there is none, or a damaged one."""
     try:
-        found = json.loads((run / HISTORY_FILE).read_text())
+        found = printable_texts(json.loads((run / HISTORY_FILE).read_text()))
         return {"starts": list(found["starts"]), "packages": dict(found["packages"])}
     except (OSError, ValueError, TypeError, KeyError):
         return {"starts": [], "packages": {}}

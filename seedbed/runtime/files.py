@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from seedbed.runtime.shortage import refill, with_spare
+from seedbed.runtime.text import printable_texts
 
 # Begins the name of a file that is not yet whole.
 TEMPORARY = ".tmp-"
@@ -39,9 +40,9 @@ def version_of(file: Path) -> tuple[int, ...]:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Read a JSON object; empty where there is no file, or a damaged one."""
+    """Read a JSON object, with printable texts; empty where there is no file, or a damaged one."""
     try:
-        return dict(json.loads(path.read_text()))
+        return dict(printable_texts(json.loads(path.read_text())))
     except (OSError, ValueError, TypeError):
         return {}
 

@@ -1,8 +1,10 @@
 """Words for people: counts with their nouns, texts of peers made safe to show, numbers in texts."""
 
 import math
+from typing import Any
 
 LONGEST = 256
+_LONGEST_TEXT = 16_384  # of a file: a path, a command, a reason
 
 
 def printable(text: object, longest: int = LONGEST) -> str:
@@ -16,6 +18,21 @@ def printable(text: object, longest: int = LONGEST) -> str:
     start = str(text)[: longest + 1]
     escaped = start if start.isprintable() else start.encode("unicode_escape").decode("ascii")
     return escaped if len(escaped) <= longest else escaped[: longest - 3] + "..."
+
+
+def printable_texts(value: Any) -> Any:
+    """Return a JSON value whose texts are printable, keys and values, such as of another's file.
+
+    Args:
+        value: the value.
+    """
+    if isinstance(value, str):
+        return printable(value, _LONGEST_TEXT)
+    if isinstance(value, dict):
+        return {printable(key, _LONGEST_TEXT): printable_texts(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [printable_texts(one) for one in value]
+    return value
 
 
 def counted(number: int | str, noun: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NotRequired, TypedDict, cast
 
 from seedbed.runtime.files import atomic_write
 from seedbed.runtime.limits import process_start_ticks
+from seedbed.runtime.text import printable_texts
 from seedbed.telemetry.busy import BusyClock
 
 STATUS_FILE = "status.json"
@@ -172,13 +173,13 @@ def write_status(run_dir: Path, status: RunStatus) -> None:
 
 
 def read_status(run_dir: Path) -> RunStatus:
-    """Read the run directory's status.json.
+    """Read the run directory's status.json, whose texts become printable.
 
     Raises:
         OSError: The file cannot be read.
         ValueError: The file is no JSON, or no status.
     """
-    status = json.loads((run_dir / STATUS_FILE).read_text())
+    status = printable_texts(json.loads((run_dir / STATUS_FILE).read_text()))
     missing = RunStatus.__required_keys__ - set(status if isinstance(status, dict) else ())
     if missing:
         raise ValueError(f"it is no status of a run: it lacks {min(missing)!r}")

@@ -130,6 +130,33 @@ def test_run_whose_process_is_gone(tmp_path: Path, capsys: pytest.CaptureFixture
     assert source["age_s"] == pytest.approx(7200, abs=60)
 
 
+EVIL = "\x1b[2J\x1b]0;mine\x07\nFORGED line\u202e"
+
+
+def forged(value: object) -> object:
+    """A status of another's run: each of its texts, and of its keys beside the known ones."""
+    if isinstance(value, dict):
+        return {name: forged(one) for name, one in value.items()} | {EVIL: 1}
+    if isinstance(value, list):
+        return [*map(forged, value), EVIL]
+    return EVIL if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_a_run_from_elsewhere_forges_no_line_and_controls_no_terminal(
+    words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a_run(tmp_path)
+    path = tmp_path / "status.json"
+    path.write_text(json.dumps(forged(json.loads(path.read_text()))))
+    (tmp_path / "history.json").write_text(json.dumps({"starts": [EVIL], "packages": {EVIL: EVIL}}))
+    seedbed(str(tmp_path), *words)
+    page = capsys.readouterr().out
+    assert "FORGED" in page
+    assert not any(line.startswith("FORGED") for line in page.splitlines())
+    assert all(line.isprintable() for line in page.split("\n"))
+
+
 def test_no_run_directory(tmp_path: Path) -> None:
     with pytest.raises(SeedbedError, match="no run directory, and no run is below it") as caught:
         seedbed(str(tmp_path))
