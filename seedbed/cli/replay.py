@@ -6,10 +6,12 @@ restart; sequences in memory are lost.
 
 import argparse
 import logging
+import math
 import sys
 from pathlib import Path
 
 from seedbed.cli.arguments import add_credentials, credentials_of
+from seedbed.numbers import DEFAULT_BOUNDS, Bounds
 from seedbed.rpc.certificate_stats import CertificateStats
 from seedbed.rpc.credentials import check_exposure
 from seedbed.runtime.allocator import keep_large_blocks
@@ -43,6 +45,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="X",
         help="learner.replay.priority_exponent of the experiment (default %(default)s)",
     )
+    for what, of in (("reward", "rewards"), ("observation", "frames of floats")):
+        add(
+            f"--max-abs-{what}",
+            type=float,
+            default=getattr(DEFAULT_BOUNDS, what),
+            metavar="X",
+            help=f"largest magnitude of {of}, environment.max_abs_{what} of the experiment "
+            "(default %(default)g)",
+        )
     add("--memory-gib", type=float, metavar="GIB", help="memory to use (default: the container's)")
     add(
         "--metrics-port",
@@ -64,11 +75,18 @@ def run(args: argparse.Namespace) -> None:
             f"--sequences {args.sequences} must be at least 1, and --priority-exponent "
             f"{args.priority_exponent:g} not negative",
         )
+    bounds = Bounds(args.max_abs_reward, args.max_abs_observation)
+    if not all(0 < bound < math.inf for bound in bounds):
+        raise SeedbedError(
+            ExitCode.USAGE,
+            f"--max-abs-reward {bounds.reward:g} and --max-abs-observation "
+            f"{bounds.observation:g} must be positive and finite",
+        )
     from seedbed.services.replay.server import ReplayServer
     from seedbed.services.replay.shard import Shard
 
     memory = None if args.memory_gib is None else int(args.memory_gib * 2**30)
-    shard = Shard(args.sequences, args.priority_exponent, args.directory, memory)
+    shard = Shard(args.sequences, args.priority_exponent, args.directory, memory, bounds)
     threads = Threads()
     credentials = credentials_of(args, Role.SHARD)
     if credentials.tls:

@@ -18,6 +18,7 @@ class ReplayStats(NamedTuple):
     bytes: int  # of memory or disk that a full buffer takes
     inserted: int  # sequences, since the process started
     stale_updates: int  # priorities that came for sequences already replaced
+    refused: int = 0  # sequences of shards whose numbers are not allowed
     shards: int = 0  # 0: the storage is not remote
     healthy_shards: int = 0
     sent_bytes: int = 0  # to shards, by this process

@@ -23,6 +23,8 @@ MANAGER = "seedbed-set"
 # What `seedbed deploy` makes values of, and what the chart's templates read.
 SHAPE_KEYS = (
     "actor.processes",
+    "environment.max_abs_observation",
+    "environment.max_abs_reward",
     "gossip.addresses",
     "gossip.replicas",
     "gossip.topology",

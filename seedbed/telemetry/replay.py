@@ -25,6 +25,7 @@ class ReplaySourceStats:
         buffer.bytes: Bytes that a full replay takes. NaN without a replay.
         buffer.inserted: Sequences inserted by this process.
         buffer.stale_updates: Priorities that came for sequences already replaced.
+        buffer.refused: Sequences of shards whose numbers are not allowed, and which were not used.
         buffer.shards: Replay shards, 0 within the learner. NaN without a replay.
         buffer.healthy_shards: Replay shards that answer. NaN without a replay.
         filling: How far the buffer is from the size at which training may begin, in words.
@@ -44,6 +45,7 @@ class ReplaySourceStats:
         counter("seedbed_replay_sampled_sequences_total", "sampled"),
         histogram("seedbed_replay_sample_age_seconds", "age_s"),
         counter("seedbed_replay_stale_priorities_total", "buffer.stale_updates"),
+        counter("seedbed_replay_refused_sequences_total", "buffer.refused"),
         counter("seedbed_replay_waiting_seconds_total", "waited_s", ("side",)),
         gauge("seedbed_replay_shards", "buffer.shards"),
         gauge("seedbed_replay_healthy_shards", "buffer.healthy_shards"),

@@ -104,7 +104,7 @@ class ReplayServer(ServerThread):
         return await self._shard.call(self._shard.state)
 
     def _method(
-        self, name: str, request: Any, serve: Callable[[Any, Bounds], Awaitable[None]], reply: Any
+        self, name: str, request: Any, serve: Callable[[Any], Awaitable[None]], reply: Any
     ) -> Callable[[Any], Awaitable[None]]:
         """Return the handler of a stream: handshake, then `serve`."""
 
@@ -119,7 +119,7 @@ class ReplayServer(ServerThread):
                     self._log.info("beginning", "%s: %s begins", learner, name)
                     self._shard.learners += name == "Insert"
                     try:
-                        await serve(stream, bounds)
+                        await serve(stream)
                     finally:
                         self._log.info("ended", "%s: %s ended", learner, name)
                         self._shard.learners -= name == "Insert"
@@ -149,13 +149,13 @@ class ReplayServer(ServerThread):
         state = await shard.call(shard.state)
         return wire.ReplayWelcome(protocol_version=version, state=state)
 
-    async def _insert(self, stream: PackingServerStream, bounds: Bounds) -> None:
+    async def _insert(self, stream: PackingServerStream) -> None:
         """Store chunks. While one chunk is stored the next one is received, and no more."""
         storing: asyncio.Task[None] | None = None
         try:
             for due in itertools.count():
                 data, arrived = await beside(storing, _next_chunk(stream))
-                storing = asyncio.create_task(self._store(stream, data, arrived, due, bounds))
+                storing = asyncio.create_task(self._store(stream, data, arrived, due))
                 del data
         finally:
             if storing is not None and not storing.done():
@@ -168,15 +168,14 @@ class ReplayServer(ServerThread):
         data: bytes | memoryview,
         arrived: float,
         due: int,
-        bounds: Bounds,
     ) -> None:
         message, payload = unpack(wire.InsertRequest, data)
         _check_sequence(message, due)
         shard = self._shard
-        stored = shard.call_on(len(payload), shard.insert, message, payload, arrived, bounds)
+        stored = shard.call_on(len(payload), shard.insert, message, payload, arrived)
         await _send(stream, await stored)
 
-    async def _sample(self, stream: PackingServerStream, _: Bounds) -> None:
+    async def _sample(self, stream: PackingServerStream) -> None:
         """Answer requests in order. While one message is written the next one is gathered."""
         ready: asyncio.Queue[bytes | None] = asyncio.Queue(1)
         drawing = asyncio.create_task(self._draw(stream, ready))
@@ -212,7 +211,7 @@ class ReplayServer(ServerThread):
             await ready.put(None)
             raise
 
-    async def _prioritize(self, stream: PackingServerStream, _: Bounds) -> None:
+    async def _prioritize(self, stream: PackingServerStream) -> None:
         """Set priorities, message by message."""
         for due in itertools.count():
             message = unpack(wire.PrioritizeRequest, await stream.receive())[0]
@@ -232,7 +231,7 @@ async def _send(stream: PackingServerStream, message: Message) -> None:
 
 
 def _bounds(hello: wire.ReplayHello) -> Bounds:
-    """Return the bounds of a learner's rewards and frames."""
+    """Return the bounds within which a learner sends rewards and frames."""
     reward, observation = hello.max_abs_reward, hello.max_abs_observation
     check_number("max_abs_reward", reward)
     check_number("max_abs_observation", observation)

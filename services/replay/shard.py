@@ -17,7 +17,7 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.numbers import MAX_PRIORITY, Bounds, check_range
+from seedbed.numbers import DEFAULT_BOUNDS, MAX_PRIORITY, Bounds, check_range
 from seedbed.replay.buffer import SequenceBuffer
 from seedbed.replay.codec import chunk_of, sample_reply
 from seedbed.replay.incarnations import key_limit, new_incarnation
@@ -55,6 +55,7 @@ class Shard:
         exponent: α, not negative.
         directory: Folder of the files; None keeps the sequences in memory only.
         memory: Bytes that may be used; None: what this process may use.
+        bounds: Largest magnitudes of rewards and float frames, of inserts and of the files.
 
     Attributes:
         serving: False while the shard stops.
@@ -68,15 +69,19 @@ class Shard:
     METRICS: ClassVar[tuple[Metric, ...]] = METRICS
 
     def __init__(
-        self, capacity: int, exponent: float, directory: Path | None, memory: int | None = None
+        self,
+        capacity: int,
+        exponent: float,
+        directory: Path | None,
+        memory: int | None = None,
+        bounds: Bounds = DEFAULT_BOUNDS,
     ) -> None:
-        self.capacity, self.exponent = capacity, exponent
+        self.capacity, self.exponent, self._bounds = capacity, exponent, bounds
         self._directory, self._memory = directory, memory
         self._thread = ThreadPoolExecutor(1, "buffer")
         self._using = threading.Lock()  # the buffer
         self._buffer: SequenceBuffer | None = None
         self._streams: Counter[SequenceSpec] = Counter()
-        self._bounds: Bounds | None = None  # of the first learner, to which the files are judged
         # The earlier ones of the files, and this one.
         self._incarnations = [new_incarnation(0)]
         self.serving = True
@@ -125,6 +130,8 @@ class Shard:
         found = read_description(self._directory)
         if found is not None and found.complete:
             self._make(found.spec)
+            if isinstance(self._buffer, FileBuffer):
+                self._buffer.drop_wrong(self._bounds)
 
     def accept(self, spec: SequenceSpec, exponent: float, bounds: Bounds) -> None:
         """Accept a learner. The spec of the first learner becomes the shard's.
@@ -148,18 +155,18 @@ class Shard:
             )
         held = self._buffer
         own = held is not None and held.spec == spec  # then its stream is counted already
-        if held is not None and not held.ring.size and self._streams[held.spec] == own:
-            self._bounds = None  # an empty shard is the next learner's
-            if not own:
-                text = "this shard was empty: it held %s, and a learner wants %s"
-                log.warning(text, describe_spec(held.spec), describe_spec(spec))
-                self._buffer = None
-                held.discard()
-        if self._bounds is not None and not all(map(le, bounds, self._bounds)):
+        if held is not None and not held.ring.size and self._streams[held.spec] == own and not own:
+            # An empty shard is the next learner's.
+            text = "this shard was empty: it held %s, and a learner wants %s"
+            log.warning(text, describe_spec(held.spec), describe_spec(spec))
+            self._buffer = None
+            held.discard()
+        if not all(map(le, bounds, self._bounds)):
             raise SpecMismatch(
-                f"this shard stores rewards and frames within {tuple(self._bounds)}, as its first "
-                f"learner has it, and a learner wants {tuple(bounds)}: give the learners of one "
-                "release the same environment.max_abs_reward and max_abs_observation"
+                f"this shard stores rewards within {self._bounds.reward:g} and frames within "
+                f"{self._bounds.observation:g}, and the learner's are within {bounds.reward:g} and "
+                f"{bounds.observation:g}: start it with --max-abs-reward and --max-abs-observation "
+                "as environment.max_abs_reward and max_abs_observation of the experiment"
             )
         if self._buffer is None:
             self._make(spec)
@@ -169,9 +176,6 @@ class Shard:
                 f"{describe_spec(spec)}: two learners with different specs need shards of their "
                 "own, and a shard that is to hold something else another directory"
             )
-        if self._bounds is None and isinstance(self._buffer, FileBuffer):
-            self._buffer.drop_wrong(bounds)
-        self._bounds = self._bounds or bounds
 
     @contextmanager
     def stream_of(self, spec: SequenceSpec) -> Iterator[None]:
@@ -197,7 +201,7 @@ class Shard:
         return self._buffer
 
     def insert(
-        self, message: wire.InsertRequest, payload: memoryview, arrived: float, bounds: Bounds
+        self, message: wire.InsertRequest, payload: memoryview, arrived: float
     ) -> wire.InsertReply:
         """Store a chunk; return the answer.
 
@@ -205,7 +209,6 @@ class Shard:
             message: The request without its payload.
             payload: Payload of the request.
             arrived: When the request arrived, by `time.perf_counter`.
-            bounds: Largest magnitudes of the learner's rewards and frames.
 
         Raises:
             ValueError: The chunk does not fit, or a number is not allowed; nothing has changed.
@@ -214,7 +217,9 @@ class Shard:
         spec = self.buffer.spec
         chunk = chunk_of(spec, message, payload)
         arrays = {**vars(chunk), "version": np.asarray(chunk.version)}
-        check_numbers(spec, arrays, bounds, -1 if chunk.chunk_index < spec.predecessors else 0)
+        check_numbers(
+            spec, arrays, self._bounds, -1 if chunk.chunk_index < spec.predecessors else 0
+        )
         check_range("priority", chunk.priority, 0, MAX_PRIORITY)
         self.buffer.add(chunk)
         return wire.InsertReply(

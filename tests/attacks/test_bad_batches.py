@@ -180,15 +180,16 @@ def test_poison_in_a_shard_ends_neither_the_learner_nor_its_restart(tmp_path: Pa
     with shard_at(address) as shard:
         for start in range(2):
             with running(tmp_path, *remote) as run:
-                counters, skipped = run.learner.counters, run.learner.counters.skipped_updates
+                telemetry: Any = run.learner.telemetry
                 run.trains()
                 poison_buffer(shard)
                 wait_for(
-                    lambda: run.ended.is_set() or counters.skipped_updates > skipped,  # noqa: B023
-                    "the poison is drawn",
+                    lambda: run.ended.is_set() or telemetry.replay.buffer.refused > 0,  # noqa: B023
+                    "the poison is drawn, and refused",
                     START_S,
                 )
                 run.trains(30)
+                assert run.learner.counters.skipped_updates == 0
                 built = run.learner.components.result(0)
                 assert built is not None
                 for array in built.trainer.params():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import grpc
 import numpy as np
 import pytest
 
-from seedbed.numbers import MAX_PRIORITY
+from seedbed.numbers import MAX_PRIORITY, Bounds
 from seedbed.replay.client.sharded import ShardedReplay
 from seedbed.replay.codec import spec_message
 from seedbed.replay.mapped_files import open_buffer
@@ -21,6 +23,7 @@ from seedbed.spec import ArraySpec
 from seedbed.v1 import replay_pb2 as wire
 from tests.support.shard_process import ALPHA, ShardProcess, error_of, insert_message, shards
 from tests.support.shard_streams import Stream
+from tests.support.waiting import wait_for
 
 WAIT_S = 30.0
 SPEC = SequenceSpec(
@@ -44,10 +47,10 @@ def good(number: int = 0) -> SequenceChunk:
     return stream.chunk()[0]
 
 
-def talk(shard: ShardProcess, method: str, *messages: bytes, **hello: Any) -> tuple[Any, str]:
-    """Send messages after Hello; return the status with which the stream ends."""
+def hello_message(method: str, **hello: Any) -> bytes:
     kind = {"Insert": wire.InsertRequest, "Sample": wire.SampleRequest}
-    first = kind.get(method, wire.PrioritizeRequest)(
+    first: Any = kind.get(method, wire.PrioritizeRequest)
+    message: bytes = first(
         hello=wire.ReplayHello(
             protocol_version=1,
             oldest_protocol_version=1,
@@ -56,11 +59,17 @@ def talk(shard: ShardProcess, method: str, *messages: bytes, **hello: Any) -> tu
             priority_exponent=ALPHA,
             **hello,
         )
-    )
+    ).SerializeToString()
+    return message
+
+
+def talk(shard: ShardProcess, method: str, *messages: bytes, **hello: Any) -> tuple[Any, str]:
+    """Send messages after Hello; return the status with which the stream ends."""
+    first = hello_message(method, **hello)
     with channels.channel(shard.address) as channel:
         call: Any = channel.stream_stream(f"/seedbed.v1.Replay/{method}")
         try:
-            return error_of(call(iter([first.SerializeToString(), *messages]), timeout=WAIT_S))
+            return error_of(call(iter([first, *messages]), timeout=WAIT_S))
         except AssertionError:
             return grpc.StatusCode.OK, ""
 
@@ -105,6 +114,24 @@ def test_a_wrong_number_is_refused_by_name_and_nothing_is_stored(
     assert shard.state().inserted == before.inserted
 
 
+def test_a_learner_that_waits_learns_why_its_chunk_is_refused(shard: ShardProcess) -> None:
+    """It sends nothing more before it has an answer: the refusal waited for its next message."""
+    chunk = insert_message(with_number("reward", np.nan)(), slice(0, 2), 5, 0)
+    waiting = threading.Event()
+
+    def messages() -> Iterator[bytes]:
+        yield hello_message("Insert")
+        yield chunk
+        waiting.wait(WAIT_S)
+
+    with channels.channel(shard.address) as channel:
+        call: Any = channel.stream_stream("/seedbed.v1.Replay/Insert")
+        code, said = error_of(call(messages(), timeout=WAIT_S))
+        waiting.set()
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert "reward: expected " in said
+
+
 @pytest.mark.parametrize("numbers", [[9], [0, 0]])
 def test_inserts_have_no_gaps(shard: ShardProcess, numbers: list[int]) -> None:
     before = shard.state().inserted
@@ -141,18 +168,58 @@ def test_uniform_numbers_are_in_range(shard: ShardProcess) -> None:
         assert f"uniform: expected [0, 1), received {value} at [1]" in said
 
 
-def test_the_first_learner_names_the_bounds_of_a_shard(tmp_path: Path) -> None:
-    """A later one cannot widen them: the first one's own bound is what it can train on."""
+def test_bounds_are_the_shards_own(tmp_path: Path) -> None:
+    """Neither its first learner nor a later one widens them, and none has to name its own."""
     large = insert_message(with_number("reward", 5e6)(), slice(0, 2), 5, 0)
     with shards(tmp_path, 1) as (shard,):
-        assert "finite numbers of at most 1e+06" in talk(shard, "Insert", large)[1]
-        assert talk(shard, "Insert", large, max_abs_reward=1e7) == (grpc.StatusCode.OK, "")
+        for bound in (1e308, 1e7):
+            code, said = talk(shard, "Insert", large, max_abs_reward=bound)
+            assert code is grpc.StatusCode.FAILED_PRECONDITION
+            assert f"the learner's are within {bound:g} and 1e+06" in said
+            assert "--max-abs-reward" in said
+        for bounds in ({}, {"max_abs_reward": 9.0}):
+            said = talk(shard, "Insert", large, **bounds)[1]
+            assert "finite numbers of at most 1e+06" in said
+        assert shard.state().inserted == 0
         chunks = [insert_message(good(i), slice(0, 2), 9, i) for i in range(4)]
-        assert talk(shard, "Insert", *chunks, max_abs_reward=1e7)[0] is grpc.StatusCode.OK
-        assert shard.state().size > 0
-        code, said = talk(shard, "Insert", large, max_abs_reward=1e8)
-        assert code is grpc.StatusCode.FAILED_PRECONDITION
-        assert "within (10000000.0, 1000000.0), as its first learner has it" in said
+        chunks[3] = insert_message(with_number("reward", 5e5, 3)(), slice(0, 2), 9, 3)
+        assert talk(shard, "Insert", *chunks)[0] is grpc.StatusCode.OK
+        stored = shard.state().size
+        assert shard.stop() == 0
+        shard.start("--max-abs-reward", "1e5").listening()
+        assert 0 < shard.state().size < stored, "its files are judged by them, too"
+
+
+def test_a_learner_judges_what_it_draws(tmp_path: Path) -> None:
+    """A shard with wider bounds, as any program at its address may be one, ends no learner."""
+    with shards(tmp_path, 1, directory=False) as (shard,):
+        hostile = ShardedReplay(SPEC, [shard.address], ALPHA)
+        tame = ShardedReplay(SPEC, [shard.address], ALPHA, bounds=Bounds(1.0, 1e6))
+        with closing(hostile), closing(tame):
+            stream = Stream(SPEC, 1, environments=2, seed=0)
+            for number in range(12):
+                chunk, _ = stream.chunk()
+                if number % 2:
+                    chunk.reward[:] = 1e6
+                    chunk.priority[:] = MAX_PRIORITY
+                else:
+                    chunk.reward[:] = 1.0
+                hostile.add(chunk)
+            hostile.flush(WAIT_S)
+            wait_for(lambda: tame.stats().sampleable > 0, "it has heard of them")
+            draws = np.random.default_rng(1)
+            largest = []
+            for _ in range(20):
+                sample = tame.request_sample(draws.random(8)).result(WAIT_S)
+                largest.append(float(np.abs(sample.arrays["reward"]).max()))
+                assert (sample.probability > 0).all()
+            assert max(largest) <= 1.0
+            refused = tame.stats().refused
+            assert refused > 0
+            tame.flush(WAIT_S)
+            for _ in range(5):
+                tame.request_sample(draws.random(8)).result(WAIT_S)
+            assert tame.stats().refused == refused, "they are not drawn again"
 
 
 def test_bounds_are_finite_and_not_negative(shard: ShardProcess) -> None:

@@ -12,6 +12,7 @@ import yaml
 from seedbed.cli.replay import add_arguments
 from seedbed.config import parse_experiment
 from seedbed.config.learner import Replay
+from seedbed.numbers import DEFAULT_BOUNDS
 from tests.support.chart import (
     CHART,
     SHARDS,
@@ -54,10 +55,16 @@ def test_the_arguments_of_a_shard_are_those_of_its_command() -> None:
         args = parser.parse_args([*container["command"][1:], *container["args"]])
         assert args.directory == Path("/replay/kept")
         assert args.priority_exponent == 0
+        assert (args.max_abs_reward, args.max_abs_observation) == DEFAULT_BOUNDS
     # Where the experiment says nothing, the chart must know the schema's default.
     r2d2 = values_of(CHART / "ci" / "replay-tls-values.yaml")
     arguments = render(r2d2).pods()["pong-replay"]["spec"]["containers"][0]["args"]
     assert f"--priority-exponent={Replay().priority_exponent}" in arguments
+    bounded = {"experiment": {"environment": {"max_abs_reward": 9.5}}}
+    (container,) = render(merged(SHARDS, bounded), "kept").pods()["kept-replay"]["spec"][
+        "containers"
+    ]
+    assert "--max-abs-reward=9.5" in container["args"]
 
 
 def test_without_shards_nothing_of_them_is_there() -> None:

@@ -144,6 +144,7 @@ class ShardRequest:
     uniform: NDArray[np.float64]  # [n]
     shard_probability: float = 0.0  # with which the shard was chosen
     since: float = field(default_factory=time.monotonic)
+    tries: int = 0  # earlier draws for these places, which were refused
 
     def split(self, count: int) -> "list[ShardRequest]":
         """Return requests of the same sequences that are answered by one message each."""

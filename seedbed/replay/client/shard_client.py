@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import socket
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
@@ -20,11 +21,12 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from seedbed.numbers import Bounds
+from seedbed.numbers import Bounds, check_number, check_range
 from seedbed.replay.client.pending_insert import PendingInsert
 from seedbed.replay.client.sample_request import ShardRequest
 from seedbed.replay.client.shard_stream import PREFIX, ShardStream
 from seedbed.replay.codec import sequences_a_message, sequences_of, spec_message, unpack
+from seedbed.replay.numbers import wrong_items
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc import channels
 from seedbed.rpc.credentials import Credentials
@@ -38,6 +40,7 @@ log = logging.getLogger(__name__)
 POLL_INTERVAL_S = 1.0
 # Batches of priorities that wait for a shard.
 MAX_UPDATES = 256
+_ROUNDING = 1e-6  # of sums of priorities
 _Reader = Callable[["ShardClient"], Coroutine[Any, Any, None]]
 
 
@@ -80,6 +83,7 @@ class ShardClient:
         state: The newest complete state of the shard.
         cause: Why the shard is not connected, in words.
         stale_updates: Priorities that the shard reported as too late.
+        refused: Sequences of the shard whose numbers are not allowed.
         traffic: Bytes `sent` and `received`, over all connections.
     """
 
@@ -100,7 +104,7 @@ class ShardClient:
         self.total_priority = 0.0
         self.state = wire.ShardState()
         self.cause = "not connected yet"
-        self.stale_updates = 0
+        self.stale_updates = self.refused = 0
         self.traffic: Counter[str] = Counter()
         # Whether the log has mentioned that the shard is away, before its first connection.
         self._warned = False
@@ -212,9 +216,10 @@ class ShardClient:
         metadata = self._credentials.metadata()
         async with asyncio.timeout(self._reply_timeout_s):
             self.state = await self._inserts.open(self.address, channel, hello, metadata)
+            self._check_state(self.state)
             for stream in (self._samples, self._updates):
                 state = await stream.open(self.address, channel, hello, metadata)
-                self._check_incarnation(state)
+                self._check_state(state)
                 self.state = state
         self._get_state = channel.unary_unary(
             f"{PREFIX}GetState",
@@ -225,7 +230,9 @@ class ShardClient:
         log.info("replay shard %s: %d of %d sequences", self.address, size, capacity)
         self.up, self.cause, self.total_priority = True, "", self.state.total_priority
 
-    def _check_incarnation(self, state: wire.ShardState) -> None:
+    def _check_state(self, state: wire.ShardState) -> None:
+        """Check a state of the shard: its numbers, and that it is of the same process."""
+        check_number("total_priority", state.total_priority)
         if state.incarnation != self.state.incarnation:
             raise ConnectionError("it was started again")
 
@@ -247,6 +254,7 @@ class ShardClient:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _on_answer(self, total_priority: float, sampleable: int) -> None:
+        check_number("total_priority", total_priority)
         self._answers += 1
         self.total_priority, self.state.sampleable = total_priority, sampleable
 
@@ -274,7 +282,22 @@ class ShardClient:
             raise ConnectionError(f"{count} sequences for {wanted}")
         arrays = sequences_of(self._spec, reply, payload) if count else {}
         self._on_answer(reply.total_priority, reply.sampleable)
+        if arrays:
+            largest = reply.total_priority * (1 + _ROUNDING)
+            check_range("scaled_priority", arrays["scaled_priority"], 0.0, largest)
+            check_range("age", arrays["age"], 0.0, sys.float_info.max)
         return Drawn(self._samples.finish(), arrays, reply.total_priority, answer.release)
+
+    def wrong(self, arrays: dict[str, NDArray[Any]]) -> list[int]:
+        """Return which sequences of an answer have numbers that are not allowed. Any thread.
+
+        A shard judges what it stores. It may be another program, or have bounds of its own.
+
+        Args:
+            arrays: [n, ...], as of `Drawn`.
+        """
+        items = np.arange(len(arrays["version"]))
+        return wrong_items(self._spec, arrays, items, self._bounds)
 
     async def _read_updates(self) -> None:
         while True:
@@ -310,7 +333,7 @@ class ShardClient:
             metadata=self._credentials.metadata(),
             timeout=self._reply_timeout_s,
         )
-        self._check_incarnation(state)
+        self._check_state(state)
         if self._answers != answers:
             # Answers on the streams may be newer than this one.
             state.total_priority, state.sampleable = self.total_priority, self.state.sampleable

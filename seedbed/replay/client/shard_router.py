@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 
 import grpc.aio
 import numpy as np
@@ -21,6 +23,9 @@ from seedbed.rpc.reconnect import Attempts
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
 log = logging.getLogger(__name__)
+
+# Draws in the place of one sequence that is refused, before the request waits for other sequences.
+_MOST_TRIES = 20
 
 
 class InsertWindow:
@@ -102,6 +107,7 @@ class ShardRouter:
         self._keys = ShardKeys()
         # Copies sequences into batches, while the event loop receives the next ones.
         self._joiner = ThreadPoolExecutor(1, "replay-join")
+        self._draws = np.random.default_rng()  # in the place of sequences that are refused
         # Inserts that wait because no shard is up, and requests because no shard has sequences.
         self._unrouted_inserts: list[PendingInsert] = []
         self._pending_requests: list[ShardRequest] = []
@@ -162,6 +168,8 @@ class ShardRouter:
                 release()
                 self._route_request(part)
                 continue
+            if wrong := client.wrong(arrays):
+                part, arrays = self._refuse(client, part, arrays, wrong)
             incarnation = client.state.incarnation
             arrays["key"] = self._keys.join(client.index, incarnation, arrays["key"])
             # In a thread, while the next message comes in. A connection that ends does not cancel
@@ -172,6 +180,38 @@ class ShardRouter:
                 await asyncio.shield(asyncio.wrap_future(before[0]))
                 before[1]()
             before = filling, release
+
+    def _refuse(
+        self,
+        client: ShardClient,
+        part: ShardRequest,
+        arrays: dict[str, NDArray[Any]],
+        wrong: list[int],
+    ) -> tuple[ShardRequest, dict[str, NDArray[Any]]]:
+        """Draw others in the place of sequences whose numbers are not allowed.
+
+        They get a priority of 0 in their shard, so that they are not drawn again.
+
+        Returns:
+            The part of the request and the arrays of the sequences that are allowed.
+        """
+        client.refused += len(wrong)
+        refused = np.isin(np.arange(len(part.places)), wrong)
+        keys = arrays["key"][refused].astype(np.int64)
+        client.update(client.state.incarnation, keys, np.zeros(len(keys), np.float32))
+        again = replace(
+            part,
+            places=part.places[refused],
+            uniform=self._draws.random(len(wrong)),
+            tries=part.tries + 1,
+            since=part.since,
+        )
+        if again.tries <= _MOST_TRIES:
+            self._route_request(again)
+        else:  # until the shards store other ones, or for as long as none may answer
+            self._pending_requests.append(again)
+        kept = replace(part, places=part.places[~refused], uniform=part.uniform[~refused])
+        return kept, {name: array[~refused] for name, array in arrays.items()}
 
     def _reroute(self, client: ShardClient) -> None:
         """Give the unfinished work of a shard that is not connected to the others."""
@@ -223,8 +263,12 @@ class ShardRouter:
         shards, rest = split_by_priority(request.uniform, totals)
         for index in np.unique(shards).tolist():
             chosen = shards == index
-            places, probability = request.places[chosen], float(totals[index] / totals.sum())
-            part = ShardRequest(request.sample, places, rest[chosen], probability)
+            part = replace(
+                request,
+                places=request.places[chosen],
+                uniform=rest[chosen],
+                shard_probability=float(totals[index] / totals.sum()),
+            )
             self.clients[index].sample(part)
 
     def _retry_pending(self) -> None:

@@ -156,6 +156,7 @@ class ShardedReplay(ReplayBuffer):
             inserted=self.router.inserted,
             stale_updates=self.router.unknown_updates
             + sum(client.stale_updates for client in clients),
+            refused=sum(client.refused for client in clients),
             shards=len(clients),
             healthy_shards=len(up),
             sent_bytes=sum(client.traffic["sent"] for client in clients),
