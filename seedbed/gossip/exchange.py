@@ -10,6 +10,7 @@ from seedbed.backends.tables import TensorDict
 from seedbed.backends.trainer import Trainer
 from seedbed.config.gossip import Gossip
 from seedbed.gossip.parameters import FlatParams, ParameterLayout
+from seedbed.gossip.second_reading import SecondReading
 from seedbed.gossip.transport.transport import GossipTransport
 from seedbed.runtime.threads import Threads
 from seedbed.telemetry.counters import Counters
@@ -51,7 +52,13 @@ class LocalLearner:
 
 
 class ParameterExchange:
-    """Exchange of a learner with its peers. Training thread only, except for `close`."""
+    """Exchange of a learner with its peers. Training thread only, except for `close`.
+
+    Attributes:
+        second_reading: confirms what peers have stated; None on hosts without streams to peers.
+    """
+
+    second_reading: SecondReading | None = None
 
     def start(self) -> None:
         """Connect to the peers, before the first update.
@@ -108,6 +115,8 @@ class PeerExchange(ParameterExchange):
         self._trainer, self._membership = learner.trainer, transport.membership
         self._stopping = learner.threads.stopping
         self.stats = learner.stats
+        requests = {rank: client.status for rank, client in transport.clients.items()}
+        self.second_reading = SecondReading(self._membership, requests)
 
     @override
     def close(self) -> None:

@@ -75,10 +75,36 @@ class Membership:
         self._heard: set[int] = set()
         self._refused: set[int] = set()  # peers whose newest parameters are refused
         self._highest: dict[int, int] = {}
+        # Ranks whose present process has contributed, or has answered at its address; and the
+        # newest status of each rank that such a process has had. What another one states is not
+        # kept: it may be anybody who has a learner's credential.
+        self._proven: set[int] = {rank}
+        self._kept: dict[int, Member] = {}
         self._progress = dict.fromkeys(range(count), now())
 
-    def update(self, rank: int, status: Member) -> None:
-        """Store the status of a heartbeat.
+    def on_process(self, rank: int) -> None:
+        """Note that another process has connected as a peer, which has proved nothing yet."""
+        with self._lock:
+            self._proven.discard(rank)
+
+    def on_contribution(self, rank: int) -> None:
+        """Note that parameters, gradients or a segment of a peer were taken."""
+        with self._lock:
+            self._prove(rank)
+
+    def _prove(self, rank: int) -> None:
+        self._proven.add(rank)
+        if rank in self._known:
+            self._kept[rank] = self._known[rank]
+            self._highest[rank] = max(self._highest.get(rank, 0), self._known[rank].iteration)
+
+    def update(self, rank: int, status: Member, is_requested: bool = False) -> None:
+        """Store the status of a heartbeat, or of an answer.
+
+        Args:
+            rank: Rank of the peer.
+            status: Its status.
+            is_requested: Whether it was requested at the address of the peer.
 
         Raises:
             InvalidNumbers: A number is not finite, negative, or too large to be counted.
@@ -91,7 +117,8 @@ class Membership:
                 self._progress[rank] = self._now()
             self._known[rank] = status
             self._heard.add(rank)
-            self._highest[rank] = max(self._highest.get(rank, 0), status.iteration)
+            if is_requested or rank in self._proven:
+                self._prove(rank)
 
     def on_parameters(self, rank: int, iteration: int) -> None:
         """Record the progress that a peer's parameters prove.
@@ -109,6 +136,7 @@ class Membership:
                 self._progress[rank] = self._now()
                 self._known[rank] = Member(**{**_fields(before), "iteration": iteration})
             self._highest[rank] = max(self._highest.get(rank, 0), iteration)
+            self._prove(rank)
 
     def on_refusal(self, rank: int) -> None:
         """Exclude a peer, whose parameters are refused, until others of it are accepted."""
@@ -206,9 +234,22 @@ class Membership:
             return None
         return (share * mine + sum(status.return_sum for status in others)) / count
 
+    def confirmed_by(self, answers: Mapping[int, Member]) -> "Membership":
+        """Return the learners as they are by answers, and by what is kept of those without one.
+
+        Args:
+            answers: Statuses by rank, which were requested at the addresses of the peers.
+        """
+        result = Membership(self.rank, self.count, self.deadline_s, self._whole_bill, self._now)
+        with self._lock:
+            result._known = {**self._kept, **answers}
+            result._progress, result._refused = dict(self._progress), set(self._refused)
+        return result
+
     def to_json(self) -> dict[str, Any]:
         """Return all statuses for a checkpoint, because a peer may never come back."""
-        return {str(rank): _fields(status) for rank, status in self.all_known().items()}
+        with self._lock:
+            return {str(rank): _fields(status) for rank, status in sorted(self._kept.items())}
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Restore the output of `to_json`.
@@ -218,4 +259,5 @@ class Membership:
         with self._lock:
             for rank, fields in saved.items():
                 self._known[int(rank)] = Member(**{**fields, "over": ""})
+                self._kept[int(rank)] = self._known[int(rank)]
                 self._highest[int(rank)] = self._known[int(rank)].iteration

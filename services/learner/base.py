@@ -273,6 +273,7 @@ class LearnerBase:
         )  # fmt: skip
         self.telemetry.phase = "meeting the other learners"
         self.training.exchange = exchange
+        self.run_stop.second_reading = exchange.second_reading
         # `end` closes an exchange that it sees. Otherwise it has seen none, and this thread ends.
         if self.threads.stopping.is_set():
             raise ShuttingDown

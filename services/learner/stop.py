@@ -1,15 +1,21 @@
 """Stop conditions and stop requests of a learner. The first one that is met ends the run."""
 
+import logging
 import math
 from typing import TYPE_CHECKING
 
 from seedbed.config.run import Stop
 from seedbed.gossip.membership import Membership
+from seedbed.gossip.second_reading import SecondReading
 from seedbed.runs.stop import MetCondition, met_condition
 from seedbed.telemetry import Telemetry
+from seedbed.telemetry.counters import Counters
 
 if TYPE_CHECKING:
     from seedbed.services.learner.hosts.host import LearnerHost
+
+
+log = logging.getLogger(__name__)
 
 
 class RunStop:
@@ -19,6 +25,7 @@ class RunStop:
         reason: why the run ends, in words; None while it goes on.
         requested: a signal has requested the end.
         met: the stop condition that is met, by this learner or by all together.
+        second_reading: confirms what peers have stated, before it ends the run; None without peers.
         told: the same, as another host of this learner has told it; None before.
     """
 
@@ -38,6 +45,7 @@ class RunStop:
         self._follows = False  # another host, which has stopped
         self.requested = False
         self.met: MetCondition | None = None
+        self.second_reading: SecondReading | None = None
 
     def request(self, reason: str) -> None:
         """End the run, unless it ends already. Safe in a signal handler."""
@@ -73,13 +81,36 @@ class RunStop:
         return self.met
 
     def _find(self) -> MetCondition | None:
-        members, telemetry, hosts = self._members, self._telemetry, self._hosts
+        members, hosts = self._members, self._hosts
         # All hosts end for the same condition, because the first one alone judges.
         if hosts is not None and (self.told is not None or not hosts.is_first):
             return self.told
-        counters = telemetry.whole_counters()
+        counters = self._telemetry.whole_counters()
         if members is None:
             return met_condition(self._stop, counters, self._own_mean_return)
+        met = self._find_of_all(members, counters)
+        alone = met_condition(self._stop, counters, lambda _: None)
+        if (
+            met is None
+            or self.second_reading is None
+            or (alone is not None and alone.key == met.key)
+        ):
+            return met
+        answers = self.second_reading.answers()
+        if answers is None:
+            return None
+        confirmed = self._find_of_all(members.confirmed_by(answers), counters)
+        if confirmed is None:
+            told = "; ".join(
+                f"learner {rank}: {status.env_frames:,} frames, {status.dollars:.4g} dollars"
+                for rank, status in sorted(answers.items())
+            )
+            log.warning("the run goes on: %s, but not by the peers' answers (%s)", met.text, told)
+        return confirmed
+
+    def _find_of_all(self, members: Membership, counters: Counters) -> MetCondition | None:
+        """Return the stop condition that all learners together meet, or one of them."""
+        telemetry = self._telemetry
 
         def mean_return(episodes: int) -> float | None:
             return members.mean_return(self._own_mean_return, episodes)

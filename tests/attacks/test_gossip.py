@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -15,14 +16,17 @@ import numpy as np
 import pytest
 
 from seedbed.gossip.membership import Membership
+from seedbed.gossip.second_reading import SecondReading
 from seedbed.gossip.transport.buffers import Message
 from seedbed.gossip.transport.chunks import ChunkAssembler, state_from_wire, to_chunks
 from seedbed.gossip.transport.clients import PeerClient
 from seedbed.gossip.transport.handshake import PeerRejected, check_hello
+from seedbed.gossip.transport.peer_processes import PeerProcesses
 from seedbed.gossip.transport.transport import GossipTransport
 from seedbed.rpc import channels
 from seedbed.rpc.credentials import PLAIN
 from seedbed.rpc.server import ServerThread
+from seedbed.rpc.streams import StreamRejected
 from seedbed.runtime.threads import Threads
 from seedbed.v1 import gossip_pb2 as wire
 from seedbed.v1 import gossip_pb2_grpc as wire_grpc
@@ -250,20 +254,75 @@ class OpenPush:
         return bool(next(self.call).HasField("welcome"))
 
 
-def test_a_restarted_learner_replaces_its_old_stream(victim: GossipLearner) -> None:
+def test_a_newcomer_disturbs_nobody_and_a_restarted_learner_comes_at_once(
+    victim: GossipLearner,
+) -> None:
+    """One Hello in another learner's rank ended that learner, and cut its edge for good."""
     with ExitStack() as stack:
         old = OpenPush(stack, victim, 5)
         assert old.welcome()
-        new = OpenPush(stack, victim, 6)
-        assert new.welcome()
-        error = refusal_of(old.call)
-        assert error.code() is grpc.StatusCode.FAILED_PRECONDITION
-        assert "learner 1 has started again" in error.details()
-        back = OpenPush(stack, victim, 5)
-        assert "learner 1 has started again" in refusal_of(back.call).details()
-        again = OpenPush(stack, victim, 6)
+        refused = victim.transport.refused
+        error = refusal_of(OpenPush(stack, victim, 6).call)
+        assert error.code() is grpc.StatusCode.ALREADY_EXISTS
+        assert "another process is connected as learner 1" in error.details()
+        assert victim.transport.refused == refused + 1
+        assert not victim.transport.rejection(), "a learner that meets this tries again"
+        again = OpenPush(stack, victim, 5)
         assert again.welcome(), "a connection that broke unnoticed is replaced"
-        assert refusal_of(new.call).code() is grpc.StatusCode.UNAVAILABLE
+        assert refusal_of(old.call).code() is grpc.StatusCode.UNAVAILABLE
+        again.call.cancel()  # as the kernel ends the streams of a process that is killed
+        new: list[OpenPush] = []
+
+        def comes() -> bool:
+            new.append(OpenPush(stack, victim, 6))
+            with suppress(grpc.RpcError):  # the end of the stream is under way
+                return new[-1].welcome()
+            return False
+
+        wait_for(comes, "the process that was started again")
+        error = refusal_of(OpenPush(stack, victim, 5).call)
+        assert error.code() is grpc.StatusCode.ALREADY_EXISTS, "the newest one is connected"
+
+
+def test_a_process_that_is_silent_is_replaced_after_the_deadline() -> None:
+    """As after the loss of a machine, whose streams nobody ends."""
+
+    async def run() -> None:
+        clock = [0.0]
+        processes = PeerProcesses(10.0, lambda: clock[0])
+        streams = [asyncio.create_task(asyncio.sleep(60)) for _ in range(4)]
+        assert processes.admit(1, 5, "Push", streams[0]) == (True, [])
+        clock[0] = 8.0
+        processes.on_message(1)
+        clock[0] = 17.0
+        with pytest.raises(StreamRejected, match=r"9\.0 s ago.*10 s of silence"):
+            processes.admit(1, 6, "Push", streams[1])
+        clock[0] = 18.0
+        assert processes.admit(1, 6, "Push", streams[1]) == (True, [streams[0]])
+        assert processes.admit(1, 6, "Reduce", streams[2]) == (False, [])
+        assert processes.admit(1, 6, "Reduce", streams[3]) == (False, [streams[2]])
+        assert processes.incarnation(1) == 6
+        for stream in streams:
+            stream.cancel()
+
+    asyncio.run(run())
+
+
+def test_a_status_is_requested_at_the_address_of_a_peer(victim: GossipLearner) -> None:
+    membership = Membership(1, 2, 20.0)
+    assert victim.transport.address is not None
+    hello = hello_of(victim)
+    client = PeerClient(0, victim.transport.address, hello, wire.Member, 20.0, LAYOUT, PLAIN)
+    status = client.status()
+    assert status is not None
+    assert status.env_frames == victim.transport.heartbeat().env_frames
+    nobody = PeerClient(0, "127.0.0.1:1", hello, wire.Member, 20.0, LAYOUT, PLAIN)
+    assert nobody.status() is None
+    reading = SecondReading(membership, {0: client.status, 2: nobody.status})
+    answers: list[Any] = []
+    wait_for(lambda: answers.append(reading.answers()) or answers[-1], "the answers")
+    assert answers[-1].keys() == {0}
+    assert membership.to_json().keys() == {"0"}
 
 
 @pytest.mark.parametrize("answer", [b"\x12\x00", b"\xff\xff\xff"])

@@ -118,3 +118,60 @@ def test_more_episodes_than_are_averaged_do_not_count() -> None:
     members = Membership(0, 2, 10.0)
     members.update(1, wire.Member(return_sum=0.0, return_count=2**32 - 1))
     assert members.mean_return(lambda n: 10.0, 10) is None
+
+
+# --- a second reading ------------------------------------------------------------------------
+
+
+class Answers:
+    """What the peers answer at their own addresses; the first call requests it."""
+
+    def __init__(self, **answers: int) -> None:
+        self.frames = answers
+        self.requests = 0
+
+    def answers(self) -> dict[int, wire.Member] | None:
+        self.requests += 1
+        if self.requests == 1:
+            return None
+        return {int(rank[1:]): wire.Member(env_frames=n) for rank, n in self.frames.items()}
+
+
+def test_what_a_peer_states_ends_no_run_before_its_own_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One heartbeat of 10^12 frames ended a run with exit code 0, and again after a restart."""
+    members = Membership(0, 3, 10.0)
+    run = stop_of(Stop(env_frames=1000), members, Counters(env_frames=50))
+    liar: Any = Answers(_1=60, _2=70)
+    run.second_reading = liar
+    members.update(1, wire.Member(iteration=10**6, env_frames=10**12))
+    for _ in range(3):
+        assert run.check_conditions() is None
+    assert run.reason is None
+    assert liar.requests == 3
+    assert "the run goes on" in caplog.text
+    assert "learner 1: 60 frames" in caplog.text
+
+
+def test_what_the_answers_confirm_ends_the_run() -> None:
+    members = Membership(0, 3, 10.0)
+    members.update(2, wire.Member(env_frames=480))
+    members.on_parameters(2, 1)  # and is gone
+    run = stop_of(Stop(env_frames=1000), members, Counters(env_frames=50))
+    true: Any = Answers(_1=470)
+    run.second_reading = true
+    members.update(1, wire.Member(env_frames=470))
+    assert run.check_conditions() is None, "until they are there"
+    met = run.check_conditions()
+    assert met is not None
+    assert met.text == "stop.env_frames: 1000 of 1000"
+
+
+def test_what_a_learner_has_met_alone_needs_no_answer() -> None:
+    members = Membership(0, 2, 10.0)
+    run = stop_of(Stop(env_frames=1000), members, Counters(env_frames=1000))
+    nobody: Any = Answers()
+    run.second_reading = nobody
+    assert run.check_conditions() is not None
+    assert nobody.requests == 0

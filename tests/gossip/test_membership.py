@@ -20,6 +20,7 @@ def of_four(whole_bill: bool) -> dict[str, Any]:
     for rank in range(1, 4):
         counts = {"env_frames": 20 + rank, "updates": 50, "seconds": 90, "dollars": rank}
         members.update(rank, Member(**counts, **others))
+        members.on_contribution(rank)
     return members.to_json()
 
 
@@ -40,6 +41,24 @@ def test_a_learner_that_comes_back_counts_once() -> None:
     members.restore(of_four(False))
     members.update(2, Member(env_frames=30))
     assert members.total(OWN).env_frames == 25 + 21 + 30 + 23
+
+
+def test_what_a_process_states_that_has_proved_nothing_is_not_kept() -> None:
+    """Anybody with a learner's credential connects as any rank."""
+    members = Membership(0, 3, 60)
+    members.restore(of_four(False))
+    members.on_process(1)
+    members.update(1, Member(iteration=10**6, env_frames=10**12))
+    assert members.to_json()["1"]["env_frames"] == 21
+    assert members.highest_iteration(1) == 0
+    members.on_process(1)
+    members.update(1, Member(iteration=5, env_frames=22))
+    members.on_parameters(1, 5)
+    assert members.to_json()["1"]["env_frames"] == 22
+    assert members.highest_iteration(1) == 5
+    members.on_process(2)
+    members.update(2, Member(env_frames=30), is_requested=True)
+    assert members.to_json()["2"]["env_frames"] == 30, "it has answered at its address"
 
 
 def test_who_has_left_is_no_peer() -> None:

@@ -207,6 +207,27 @@ class PeerClient(PeerStream):
         fetched.state = state_from_wire(arrays)
         return fetched
 
+    def status(self) -> wire.Member | None:
+        """Request the peer's status; None where there is no answer. As `fetch`, without the rest.
+
+        Raises:
+            ValueError: Its numbers are not allowed.
+        """
+        request = wire.FetchRequest(hello=self._hello)
+        with channels.channel(self.address, self._credentials) as channel:
+            replies = wire_grpc.GossipStub(channel).Fetch(
+                request, metadata=self._credentials.metadata(), timeout=self._deadline_s
+            )
+            try:
+                reply = next(iter(replies))
+            except (grpc.RpcError, StopIteration):
+                return None
+            finally:
+                replies.cancel()
+        check_status(reply.member)
+        member: wire.Member = reply.member
+        return member
+
 
 class RingClient(PeerStream):
     """Reduce stream to the next learner, whose segments are written in order.

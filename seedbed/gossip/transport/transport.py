@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections import deque
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from typing import Any, cast
@@ -23,6 +22,7 @@ from seedbed.gossip.transport.buffers import Message, ReceiveBuffer, SegmentBuff
 from seedbed.gossip.transport.chunks import CHUNK_BYTES, ChunkAssembler, state_to_wire, to_chunks
 from seedbed.gossip.transport.clients import PeerClient, RingClient
 from seedbed.gossip.transport.handshake import PeerRejected, check_hello
+from seedbed.gossip.transport.peer_processes import PeerProcesses
 from seedbed.gossip.transport.peer_stream import PeerStream
 from seedbed.gossip.transport.shared_client import SharedCopyClient
 from seedbed.rpc.asyncio_server import AsyncioServerStream
@@ -38,7 +38,6 @@ from seedbed.v1 import gossip_pb2_grpc as wire_grpc
 log = logging.getLogger(__name__)
 
 CLOSE_S = 1.0  # for the peers to read the last heartbeat
-_REMEMBERED = 8  # processes of one learner
 
 _Stream = AsyncioServerStream[Any, Any]
 
@@ -99,11 +98,7 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         self._streams = OpenStreams("the learner stops: try again", self._on_rejected)
         self._rejected = 0
         self._is_protected = credentials.is_demanding
-        # By rank: the newest processes, and the task of the newest stream of each method.
-        self._incarnations: dict[int, deque[int]] = {
-            peer: deque(maxlen=_REMEMBERED) for peer in range(membership.count)
-        }
-        self._tasks_of: dict[tuple[int, str], asyncio.Task[Any]] = {}
+        self._processes = PeerProcesses(settings.deadline_s)
         self._hello = hello = wire.GossipHello(
             protocol_version=GOSSIP_PROTOCOL_VERSION,
             experiment=experiment.name,
@@ -247,22 +242,14 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         hello = await expect_hello(stream)
         check_hello(self._hello, hello, self._is_protected)
         rank: int = hello.rank
-        known = self._incarnations[rank]
-        replaced = PeerRejected(
-            f"learner {rank} has started again, and this is its process from before: end it"
-        )
-        if hello.incarnation in list(known)[:-1]:
-            raise replaced
-        older: StreamRejected = replaced
-        if known and known[-1] == hello.incarnation:
-            text = f"learner {rank} has opened a newer stream"
-            older = StreamRejected(text, grpc.StatusCode.UNAVAILABLE)
-        else:
-            known.append(hello.incarnation)
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        is_new, replaced = self._processes.admit(rank, hello.incarnation, method, task)
+        if is_new:
+            self.membership.on_process(rank)
             log.info("learner %d has connected", rank)
-        if (task := self._tasks_of.get((rank, method))) is not None:
-            self._streams.end(task, older)
-        self._tasks_of[rank, method] = cast("asyncio.Task[Any]", asyncio.current_task())
+        for older in replaced:
+            text = f"learner {rank} has opened a newer stream"
+            self._streams.end(older, StreamRejected(text, grpc.StatusCode.UNAVAILABLE))
         return rank
 
     async def _push(self, stream: _Stream) -> None:
@@ -271,6 +258,7 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         assembler = ChunkAssembler(self._layout)
         while True:
             message = await stream.receive()
+            self._processes.on_message(rank)
             kind = message.WhichOneof("message")
             if kind == "heartbeat":
                 self.membership.update(rank, message.heartbeat)
@@ -301,10 +289,12 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         try:
             while True:
                 message = await stream.receive()
+                self._processes.on_message(rank)
                 if message.WhichOneof("message") != "segment":
                     raise ValueError("expected a segment")
                 segment = message.segment
                 self.segment_buffer.put(segment.update, segment.step, segment.data)
+                self.membership.on_contribution(rank)
         except StreamEnded:
             raise  # the last segments of a learner that has finished are still taken
         except Exception:
@@ -323,16 +313,18 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
                 "shared copy"
             )
         rank = await self._check_hello(stream, "Accumulate")
-        incarnation = self._incarnations[rank][-1]
+        incarnation = self._processes.incarnation(rank)
         await self._send_parameters(stream, self.shared_copy.request())
         assembler = ChunkAssembler(self._layout)
         while True:
             message = await stream.receive()
+            self._processes.on_message(rank)
             if message.WhichOneof("message") != "gradients":
                 raise ValueError("expected gradients")
             gradients = assembler.add(message.gradients)
             if gradients is not None:
                 number = GradientNumber(rank, incarnation, message.gradients.iteration)
+                self.membership.on_contribution(rank)
                 await self._send_parameters(stream, self.shared_copy.request(gradients, number))
 
     async def _send_parameters(self, stream: _Stream, newest: Future[Message]) -> None:

@@ -73,6 +73,8 @@ class HostsExchange(ParameterExchange):
     ) -> None:
         self._backend, self._trainer, self._layout = backend, trainer, layout
         self._agreement, self._exchange, self._parameters = agreement, exchange, parameters
+        if exchange is not None:
+            self.second_reading = exchange.second_reading
 
     @override
     def start(self) -> None:
