@@ -7,7 +7,6 @@ and exchange parameters or gradients by gossip.topology.
 
 import argparse
 import logging
-from logging.handlers import RotatingFileHandler
 
 from seedbed.cli.arguments import add_experiment, add_parent, exit_with_parent
 from seedbed.cli.output import add_json, print_result
@@ -25,7 +24,7 @@ from seedbed.runs.layout import host_directory, run_of_part
 from seedbed.runs.upload import check_uploaded
 from seedbed.runtime.exit_codes import RunDirectoryError
 from seedbed.runtime.guard import claim_run
-from seedbed.runtime.log_files import LOG_BYTES, OLD_LOGS
+from seedbed.runtime.log_files import RunLog
 from seedbed.runtime.paths import absolute, shown
 from seedbed.runtime.signals import RUN_STOPS, exit_at_once_on_signals, on_stop_signals
 from seedbed.runtime.terminal import file_formatter, leave_to_file, print_lines
@@ -107,9 +106,7 @@ def open_run(
     claim_run(run.path)
     if run.finished is not None:
         return run
-    handler = RotatingFileHandler(
-        run.logs / "learner.log", maxBytes=LOG_BYTES, backupCount=OLD_LOGS
-    )
+    handler = RunLog(run.logs / "learner.log")
     handler.setFormatter(file_formatter())
     logging.getLogger().addHandler(handler)
     return run

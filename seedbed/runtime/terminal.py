@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from seedbed.runtime import streams
+from seedbed.runtime.peer_log import limit_foreign
 
 # Variable of the environment: `log` where stderr is a log file of a run.
 STDERR = "SEEDBED_STDERR"
@@ -155,6 +156,9 @@ def log_to_stderr() -> None:
     if not is_log_file():
         handler.addFilter(_is_for_people)
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+    # A volume that is full would cost a traceback on stderr for each line.
+    logging.raiseExceptions = False
+    limit_foreign()
     foreign.setLevel(logging.DEBUG)
     if warnings.showwarning is not _log_warning:
         _Warnings.others = staticmethod(warnings.showwarning)

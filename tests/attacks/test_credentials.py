@@ -86,7 +86,8 @@ class Team:
 @pytest.fixture(scope="module")
 def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
     """It trains with an actor that has a token."""
-    with ExitStack() as stack:
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as environment:
+        environment.setenv("SEEDBED_METRICS_HOST", "0.0.0.0")
         team = Team(stack, tmp_path_factory.mktemp("team"))
         team.listens(team.learner)
         team.listens(team.shard)

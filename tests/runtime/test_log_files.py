@@ -7,6 +7,7 @@ import logging
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from seedbed.config import parse_experiment
 from seedbed.launch.supervisor import Supervisor
 from seedbed.runtime import log_files
 from seedbed.runtime.exit_codes import ExitCode
-from seedbed.runtime.log_files import OLD_LOGS
+from seedbed.runtime.log_files import OLD_LOGS, RunLog
 from tests.support.waiting import wait_for
 
 BOUND = 10_000
@@ -55,7 +56,7 @@ def test_the_log_of_a_child_is_rotated_while_it_writes(
 
 
 def test_the_learners_own_log_is_rotated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(train, "LOG_BYTES", BOUND)
+    monkeypatch.setattr(log_files, "LOG_BYTES", BOUND)
     parser = argparse.ArgumentParser()
     train.add_arguments(parser)
     args = parser.parse_args(["x.yaml", "--run-dir", str(tmp_path / "run")])
@@ -75,3 +76,27 @@ def test_the_learners_own_log_is_rotated(tmp_path: Path, monkeypatch: pytest.Mon
     with train.open_run(args, experiment) as run:
         assert [path.name for path in run.logs.iterdir()] == ["learner.log"]
         root.removeHandler(root.handlers[-1])
+
+
+def test_lines_that_a_full_volume_refuses_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each of them was a traceback on stderr."""
+    log = RunLog(Path("/dev/full"))
+    for number in range(3):
+        log.handle(logging.LogRecord("test", logging.INFO, "", 0, f"line {number}", (), None))
+    (told,) = capsys.readouterr().err.splitlines()
+    assert "/dev/full" in told
+    assert "No space left on device" in told
+    file = tmp_path / "log"
+    full, log.stream = log.stream, file.open("w")  # there is room again
+    with suppress(OSError):
+        full.close()
+    for number in (3, 4):
+        log.handle(logging.LogRecord("test", logging.INFO, "", 0, f"line {number}", (), None))
+    log.close()
+    assert file.read_text().splitlines() == [
+        "line 3",
+        "3 lines before this one could not be written",
+        "line 4",
+    ]
