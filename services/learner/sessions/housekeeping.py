@@ -33,9 +33,12 @@ async def keep_house(
     interval = settings.notice_interval_s
     period = min(interval, settings.idle_timeout_s) / 4
     while True:
+        began = time.perf_counter()
         await asyncio.sleep(period)
         note()
         now = time.perf_counter()
+        if now - began > 2 * period:
+            continue  # the event loop was held up, and what actors have sent is not read yet
         for state in list(states()):
             if state.learner_since is None:
                 silent = now - state.actor_since
