@@ -115,8 +115,7 @@ class PeerExchange(ParameterExchange):
         self._trainer, self._membership = learner.trainer, transport.membership
         self._stopping = learner.threads.stopping
         self.stats = learner.stats
-        requests = {rank: client.status for rank, client in transport.clients.items()}
-        self.second_reading = SecondReading(self._membership, requests)
+        self.second_reading = SecondReading(transport.request_statuses)
 
     @override
     def close(self) -> None:

@@ -75,7 +75,7 @@ class Membership:
         self._heard: set[int] = set()
         self._refused: set[int] = set()  # peers whose newest parameters are refused
         self._highest: dict[int, int] = {}
-        # Ranks whose present process has contributed, or has answered at its address; and the
+        # Ranks whose present process has contributed, or is the one at the peer's address; and the
         # newest status of each rank that such a process has had. What another one states is not
         # kept: it may be anybody who has a learner's credential.
         self._proven: set[int] = {rank}
@@ -83,17 +83,23 @@ class Membership:
         self._progress = dict.fromkeys(range(count), now())
 
     def on_process(self, rank: int) -> None:
-        """Note that another process has connected as a peer, which has proved nothing yet."""
+        """Note that another process has connected as a peer, which has proved nothing yet.
+
+        What the one before has stated without a proof is forgotten.
+        """
         with self._lock:
             self._proven.discard(rank)
+            self._known.pop(rank, None)
+            if rank in self._kept:
+                self._known[rank] = self._kept[rank]
 
     def on_contribution(self, rank: int) -> None:
         """Note that parameters, gradients or a segment of a peer were taken."""
         with self._lock:
-            self._prove(rank)
+            self._proven.add(rank)
+            self._keep(rank)
 
-    def _prove(self, rank: int) -> None:
-        self._proven.add(rank)
+    def _keep(self, rank: int) -> None:
         if rank in self._known:
             self._kept[rank] = self._known[rank]
             self._highest[rank] = max(self._highest.get(rank, 0), self._known[rank].iteration)
@@ -104,7 +110,7 @@ class Membership:
         Args:
             rank: Rank of the peer.
             status: Its status.
-            is_requested: Whether it was requested at the address of the peer.
+            is_requested: Whether it is the answer of the process at the peer's address.
 
         Raises:
             InvalidNumbers: A number is not finite, negative, or too large to be counted.
@@ -118,7 +124,7 @@ class Membership:
             self._known[rank] = status
             self._heard.add(rank)
             if is_requested or rank in self._proven:
-                self._prove(rank)
+                self._keep(rank)
 
     def on_parameters(self, rank: int, iteration: int) -> None:
         """Record the progress that a peer's parameters prove.
@@ -136,7 +142,8 @@ class Membership:
                 self._progress[rank] = self._now()
                 self._known[rank] = Member(**{**_fields(before), "iteration": iteration})
             self._highest[rank] = max(self._highest.get(rank, 0), iteration)
-            self._prove(rank)
+            self._proven.add(rank)
+            self._keep(rank)
 
     def on_refusal(self, rank: int) -> None:
         """Exclude a peer, whose parameters are refused, until others of it are accepted."""

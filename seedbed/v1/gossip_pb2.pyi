@@ -101,7 +101,7 @@ class FetchRequest(_message.Message):
     def __init__(self, whole_state: _Optional[bool] = ..., hello: _Optional[_Union[GossipHello, _Mapping]] = ...) -> None: ...
 
 class FetchReply(_message.Message):
-    __slots__ = ("member", "arrays", "chunk", "highest_iteration")
+    __slots__ = ("member", "arrays", "chunk", "highest_iteration", "incarnation")
     class Array(_message.Message):
         __slots__ = ("name", "dtype", "shape", "data")
         NAME_FIELD_NUMBER: _ClassVar[int]
@@ -117,11 +117,13 @@ class FetchReply(_message.Message):
     ARRAYS_FIELD_NUMBER: _ClassVar[int]
     CHUNK_FIELD_NUMBER: _ClassVar[int]
     HIGHEST_ITERATION_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     member: Member
     arrays: _containers.RepeatedCompositeFieldContainer[FetchReply.Array]
     chunk: Chunk
     highest_iteration: int
-    def __init__(self, member: _Optional[_Union[Member, _Mapping]] = ..., arrays: _Optional[_Iterable[_Union[FetchReply.Array, _Mapping]]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., highest_iteration: _Optional[int] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, member: _Optional[_Union[Member, _Mapping]] = ..., arrays: _Optional[_Iterable[_Union[FetchReply.Array, _Mapping]]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., highest_iteration: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class ReduceRequest(_message.Message):
     __slots__ = ("hello", "segment")

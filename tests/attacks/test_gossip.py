@@ -250,6 +250,9 @@ class OpenPush:
         self.call = stub_of(stack, victim).Push(iter(self._requests.get, None), timeout=20)
         stack.callback(self._requests.put, None)
 
+    def send(self, message: wire.PushRequest) -> None:
+        self._requests.put(message)
+
     def welcome(self) -> bool:
         return bool(next(self.call).HasField("welcome"))
 
@@ -308,21 +311,78 @@ def test_a_process_that_is_silent_is_replaced_after_the_deadline() -> None:
     asyncio.run(run())
 
 
-def test_a_status_is_requested_at_the_address_of_a_peer(victim: GossipLearner) -> None:
-    membership = Membership(1, 2, 20.0)
-    assert victim.transport.address is not None
-    hello = hello_of(victim)
-    client = PeerClient(0, victim.transport.address, hello, wire.Member, 20.0, LAYOUT, PLAIN)
-    status = client.status()
-    assert status is not None
-    assert status.env_frames == victim.transport.heartbeat().env_frames
-    nobody = PeerClient(0, "127.0.0.1:1", hello, wire.Member, 20.0, LAYOUT, PLAIN)
-    assert nobody.status() is None
-    reading = SecondReading(membership, {0: client.status, 2: nobody.status})
-    answers: list[Any] = []
-    wait_for(lambda: answers.append(reading.answers()) or answers[-1], "the answers")
-    assert answers[-1].keys() == {0}
-    assert membership.to_json().keys() == {"0"}
+class AtTheAddress(ServerThread):
+    """What answers at the address of learner 1."""
+
+    def __init__(self, address: str, incarnation: int, env_frames: int) -> None:
+        self.threads = Threads()
+        super().__init__(address, self.threads)
+        member = wire.Member(env_frames=env_frames)
+        self.reply = wire.FetchReply(member=member, incarnation=incarnation)
+
+    def _add(self, server: grpc.aio.Server) -> None:
+        async def fetch(_: Any, context: Any) -> None:
+            await context.write(self.reply.SerializeToString())
+
+        handler = grpc.unary_stream_rpc_method_handler(fetch)
+        server.add_generic_rpc_handlers(
+            [grpc.method_handlers_generic_handler("seedbed.v1.Gossip", {"Fetch": handler})]
+        )
+
+    async def _finish(self) -> None: ...
+
+    def __enter__(self) -> AtTheAddress:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.threads.stopping.set()
+        self.close()
+        assert not self.threads.join(20)
+
+
+def test_a_stranger_is_no_peer_once_the_peers_own_process_answers(
+    victim: GossipLearner, tmp_path: Path
+) -> None:
+    """It connects before that one, states counts, and is ended; nothing of it is kept."""
+    address = experiment(tmp_path, 2).gossip.addresses[1]
+    lie = wire.PushRequest(heartbeat=wire.Member(iteration=10**6, env_frames=10**12))
+    with ExitStack() as stack:
+        stranger = OpenPush(stack, victim, 6)
+        assert stranger.welcome(), "nobody answers there yet"
+        stranger.send(lie)
+        wait_for(lambda: 1 in victim.membership.peers_heard(), "its heartbeat")
+        assert "1" not in victim.membership.to_json()
+        with AtTheAddress(address, 5, 70):
+            error = refusal_of(stranger.call)
+            assert error.code() is grpc.StatusCode.ALREADY_EXISTS
+            assert "another process is learner 1, by its address" in error.details()
+            again = refusal_of(OpenPush(stack, victim, 7).call)
+            assert again.code() is grpc.StatusCode.ALREADY_EXISTS, "at once from now on"
+            own = OpenPush(stack, victim, 5)
+            assert own.welcome()
+            own.send(wire.PushRequest(heartbeat=wire.Member(iteration=3, env_frames=71)))
+            kept = victim.membership.to_json
+            wait_for(lambda: kept().get("1", {}).get("env_frames") == 71, "its heartbeat")
+            assert victim.membership.highest_iteration(1) == 3
+
+
+def test_statuses_are_requested_at_the_addresses_of_the_peers(
+    victim: GossipLearner, tmp_path: Path
+) -> None:
+    reading = SecondReading(victim.transport.request_statuses)
+    address = experiment(tmp_path, 2).gossip.addresses[1]
+
+    def answers() -> Any:
+        found: list[Any] = []
+        wait_for(lambda: found.append(reading.answers()) or found[-1] is not None, "the answers")
+        return found[-1]
+
+    assert answers() == {}, "nobody answers there"
+    reading._next_s = 0.0
+    with AtTheAddress(address, 5, 70):
+        assert answers()[1].env_frames == 70
+    assert victim.membership.to_json()["1"]["env_frames"] == 70
 
 
 @pytest.mark.parametrize("answer", [b"\x12\x00", b"\xff\xff\xff"])

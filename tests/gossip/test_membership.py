@@ -59,6 +59,8 @@ def test_what_a_process_states_that_has_proved_nothing_is_not_kept() -> None:
     members.on_process(2)
     members.update(2, Member(env_frames=30), is_requested=True)
     assert members.to_json()["2"]["env_frames"] == 30, "it has answered at its address"
+    members.update(2, Member(env_frames=10**12))
+    assert members.to_json()["2"]["env_frames"] == 30, "what is connected may be another one"
 
 
 def test_who_has_left_is_no_peer() -> None:

@@ -1,6 +1,7 @@
 """Clients of the peers: heartbeats, parameters and segments go out, and a fetch brings a peer's."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,12 +26,16 @@ from seedbed.runtime.exit_codes import ConfigError
 from seedbed.v1 import gossip_pb2 as wire
 from seedbed.v1 import gossip_pb2_grpc as wire_grpc
 
+log = logging.getLogger(__name__)
+
 # A heartbeat may be late several times within a deadline.
 HEARTBEATS_PER_DEADLINE = 5
 LONGEST_HEARTBEAT_S = 1.0
 # A steady pace, because all learners of the ring wait for each other.
 RING_RETRY_S = 0.5
 RING_CONNECT_S = 5.0
+# Longest wait for a status, within that for a welcome.
+_STATUS_S = 3.0
 
 
 @dataclass
@@ -207,26 +212,26 @@ class PeerClient(PeerStream):
         fetched.state = state_from_wire(arrays)
         return fetched
 
-    def status(self) -> wire.Member | None:
-        """Request the peer's status; None where there is no answer. As `fetch`, without the rest.
-
-        Raises:
-            ValueError: Its numbers are not allowed.
-        """
+    async def request_status(self) -> wire.FetchReply | None:
+        """Request the peer's status and incarnation; None where it gives no answer that counts."""
         request = wire.FetchRequest(hello=self._hello)
-        with channels.channel(self.address, self._credentials) as channel:
-            replies = wire_grpc.GossipStub(channel).Fetch(
-                request, metadata=self._credentials.metadata(), timeout=self._deadline_s
-            )
-            try:
-                reply = next(iter(replies))
-            except (grpc.RpcError, StopIteration):
+        metadata, timeout_s = self._credentials.metadata(), min(self._deadline_s, _STATUS_S)
+        try:
+            async with channels.aio_channel(self.address, self._credentials) as channel:
+                call = wire_grpc.GossipStub(channel).Fetch(
+                    request, metadata=metadata, timeout=timeout_s
+                )
+                reply = await call.read()
+            if not isinstance(reply, wire.FetchReply):
                 return None
-            finally:
-                replies.cancel()
-        check_status(reply.member)
-        member: wire.Member = reply.member
-        return member
+            check_status(reply.member)
+        except grpc.aio.AioRpcError:
+            return None
+        except ValueError as error:
+            self.refused += 1
+            log.info("learner %d at %s: its status is refused: %s", self.rank, self.address, error)
+            return None
+        return reply
 
 
 class RingClient(PeerStream):

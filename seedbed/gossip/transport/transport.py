@@ -27,6 +27,7 @@ from seedbed.gossip.transport.peer_stream import PeerStream
 from seedbed.gossip.transport.shared_client import SharedCopyClient
 from seedbed.rpc.asyncio_server import AsyncioServerStream
 from seedbed.rpc.credentials import Credentials, Denial, is_local
+from seedbed.rpc.reconnect import Attempts
 from seedbed.rpc.server import ServerThread
 from seedbed.rpc.stream import StreamEnded
 from seedbed.rpc.streams import OpenStreams, StreamRejected, expect_hello
@@ -49,6 +50,11 @@ def listen_address(address: str) -> str:
     host may have several.
     """
     return address if is_local(address) else f"[::]:{address.rsplit(':', 1)[1]}"
+
+
+def _not_its_process(rank: int) -> StreamRejected:
+    text = f"another process is learner {rank}, by its address in gossip.addresses"
+    return StreamRejected(text, grpc.StatusCode.ALREADY_EXISTS)
 
 
 class GossipTransport(ServerThread, wire_grpc.GossipServicer):
@@ -186,6 +192,20 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         self._soon(self.shared_client.send, gradients, reply)
         return reply
 
+    def request_statuses(self) -> Future[dict[int, wire.Member]]:
+        """Request the status of each peer at its address: by rank, of those that answer."""
+        result: Future[dict[int, wire.Member]] = Future()
+        self._soon(lambda: self._spawn(self._request_statuses(result)))
+        return result
+
+    async def _request_statuses(self, result: Future[dict[int, wire.Member]]) -> None:
+        ranks = list(self.clients)
+        replies = await asyncio.gather(*(self.clients[rank].request_status() for rank in ranks))
+        found = {rank: reply.member for rank, reply in zip(ranks, replies, strict=True) if reply}
+        for rank, member in found.items():
+            self.membership.update(rank, member, is_requested=True)
+        result.set_result(found)
+
     def check_norm(self, values: FlatParams) -> None:
         """Check that a peer's parameters are about as large as this learner's.
 
@@ -242,15 +262,47 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         hello = await expect_hello(stream)
         check_hello(self._hello, hello, self._is_protected)
         rank: int = hello.rank
+        is_own = None
+        if not self._processes.is_known(rank, hello.incarnation):
+            is_own = await self._is_at_its_address(rank, hello.incarnation)
+            if is_own is False:
+                raise _not_its_process(rank)
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         is_new, replaced = self._processes.admit(rank, hello.incarnation, method, task)
         if is_new:
             self.membership.on_process(rank)
             log.info("learner %d has connected", rank)
+            if is_own:
+                self.membership.on_contribution(rank)
+            else:
+                self._spawn(self._identify(rank, hello.incarnation))
         for older in replaced:
             text = f"learner {rank} has opened a newer stream"
             self._streams.end(older, StreamRejected(text, grpc.StatusCode.UNAVAILABLE))
         return rank
+
+    async def _is_at_its_address(self, rank: int, incarnation: int) -> bool | None:
+        """Return whether a process that connects as a peer is the one at the peer's address.
+
+        Returns:
+            None where nothing answers there.
+        """
+        reply = await self.clients[rank].request_status()
+        return None if reply is None else reply.incarnation == incarnation
+
+    async def _identify(self, rank: int, incarnation: int) -> None:
+        """End the streams of a peer's process once its address answers as another one."""
+        async for _ in Attempts():
+            is_own = await self._is_at_its_address(rank, incarnation)
+            if not self._processes.is_known(rank, incarnation):
+                return  # another one has taken its place
+            if is_own:
+                self.membership.on_contribution(rank)
+                return
+            if is_own is False:
+                for task in self._processes.tasks(rank):
+                    self._streams.end(task, _not_its_process(rank))
+                return
 
     async def _push(self, stream: _Stream) -> None:
         rank = await self._check_hello(stream, "Push")
@@ -348,6 +400,7 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
             wire.FetchReply(
                 member=self.heartbeat(),
                 highest_iteration=self.membership.highest_iteration(request.hello.rank),
+                incarnation=self._hello.incarnation,
             ),
         )
         if request.whole_state:
