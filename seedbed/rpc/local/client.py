@@ -13,6 +13,10 @@ from seedbed.rpc.stream import Metadata, StreamEnded, UnreadableMessage
 from seedbed.rpc.streams import status_error
 from seedbed.rpc.versions import ERROR_KEY
 
+# Reads of a packet before the server is taken to have ended. One that ends a stream before it has
+# read all of it resets the connection: the first read raises that, and the last packets come after.
+READS = 2
+
 
 class LocalConnection:
     """Socket and memory of a client's stream, and the status with which the stream ends.

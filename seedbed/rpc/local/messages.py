@@ -10,7 +10,7 @@ import contextlib
 import mmap
 import struct
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 
 from seedbed.rpc.channels import MAX_MESSAGE_BYTES
 from seedbed.rpc.local.blocks import MessageBlock, OpenedMessageBlock, copy_pieces
-from seedbed.rpc.local.client import LocalConnection
+from seedbed.rpc.local.client import READS, LocalConnection
 from seedbed.rpc.local.packets import ANSWER, DONE, LARGEST_PACKET, LENT, InvalidBlock
 from seedbed.rpc.local.server import LocalMethod
 from seedbed.rpc.local.server_stream import LocalServerStream
@@ -68,7 +68,8 @@ class MessageStream:
         self._sent: deque[int] = deque()
         self._loop = asyncio.get_running_loop()
         self._connection = LocalConnection(path, method, metadata, self._block)
-        self.end = self._connection.close
+        self._waiting = 0  # coroutines that wait for the socket
+        self._is_over = False
 
     async def send(self, pieces: Iterable[Any]) -> None:
         """Send a request once a slot is free, as of `Stream`.
@@ -91,7 +92,8 @@ class MessageStream:
             try:
                 self._connection.socket.send(packet)
             except BlockingIOError:  # a server that does not read
-                await self._loop.sock_sendall(self._connection.socket, packet)
+                with self._wait():
+                    await self._loop.sock_sendall(self._connection.socket, packet)
 
     async def receive(self, timeout_s: float | None = None) -> Answer:
         """Return the next answer, as of `Stream`."""
@@ -110,12 +112,30 @@ class MessageStream:
 
     async def _packet(self) -> bytes:
         """Return the next packet; none is the end of the server."""
-        # A server that ends a stream before it has read all of it resets the connection. That is
-        # said once, and its last packets come after.
-        for _ in range(2):
-            with contextlib.suppress(OSError):
+        for _ in range(READS):
+            with contextlib.suppress(OSError), self._wait():
                 return await self._loop.sock_recv(self._connection.socket, LARGEST_PACKET)
         return b""
+
+    @contextlib.contextmanager
+    def _wait(self) -> Iterator[None]:
+        """Return the context of a wait for the socket, which is not closed meanwhile."""
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+            self._close_if_over()
+
+    def _close_if_over(self) -> None:
+        if self._is_over and not self._waiting:
+            self._connection.close()
+
+    def end(self) -> None:
+        """End the stream, as of `Stream`: an event loop wakes nobody of a socket that is closed."""
+        self._is_over = True
+        self._connection.end()
+        self._close_if_over()
 
     async def half_close(self) -> None:
         """End this side, as of `Stream`."""

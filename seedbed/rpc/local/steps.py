@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 
 from seedbed.rpc.channels import MAX_MESSAGE_BYTES
 from seedbed.rpc.local.blocks import StepReader, StepWriter
-from seedbed.rpc.local.client import LocalConnection
+from seedbed.rpc.local.client import READS, LocalConnection
 from seedbed.rpc.local.packets import (
     ACTIONS,
     DONE,
@@ -104,9 +104,7 @@ class StepStream:
         Raises:
             TimeoutError: nothing came in time.
         """
-        # A server that ends a stream before it has read all of it resets the connection. That is
-        # said once, and its last packets come after.
-        for _ in range(2):
+        for _ in range(READS):
             try:
                 return self._socket.recv(LARGEST_PACKET)
             except BlockingIOError:
