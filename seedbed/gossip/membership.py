@@ -94,7 +94,7 @@ class Membership:
                 self._known[rank] = self._kept[rank]
 
     def on_contribution(self, rank: int) -> None:
-        """Note that parameters, gradients or a segment of a peer were taken."""
+        """Note that something of a peer was taken, or that its address answers as its process."""
         with self._lock:
             self._proven.add(rank)
             self._keep(rank)

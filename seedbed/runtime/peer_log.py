@@ -15,16 +15,15 @@ def limit_foreign() -> None:
     for name in FOREIGN:
         logger = logging.getLogger(name)
         if not any(isinstance(each, _Limit) for each in logger.filters):
-            logger.addFilter(_Limit(logger))
+            logger.addFilter(_Limit())
 
 
 class _Limit(logging.Filter):
     """Drops records above a few a minute; the first one of a later minute tells how many."""
 
-    def __init__(self, log: logging.Logger) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self._minute = _Minute()
-        self._log = log
 
     def filter(self, record: logging.LogRecord) -> bool:
         dropped, shows = self._minute.count(time.monotonic())

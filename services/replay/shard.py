@@ -154,8 +154,8 @@ class Shard:
                 f"{exponent:g}"
             )
         held = self._buffer
-        own = held is not None and held.spec == spec  # then its stream is counted already
-        if held is not None and not held.ring.size and self._streams[held.spec] == own and not own:
+        is_free = held is not None and not (held.ring.size or self._streams[held.spec])
+        if held is not None and held.spec != spec and is_free:
             # An empty shard is the next learner's.
             text = "this shard was empty: it held %s, and a learner wants %s"
             log.warning(text, describe_spec(held.spec), describe_spec(spec))

@@ -65,7 +65,6 @@ class LocalServerStream:
         self._sending = threading.Lock()
         self._unsent: deque[bytes] = deque()  # to a client that does not read
         self._all_sent = asyncio.Event()
-        self._is_closed = False
         self._is_dropped = False  # because it does not read
         self._resume()
 
@@ -158,7 +157,7 @@ class LocalServerStream:
             _warnings.warning("unread", text, waiting)
 
     def _send_later(self) -> None:
-        if not self._is_closed:
+        if self._socket.fileno() >= 0:  # not closed meanwhile
             self._loop.add_writer(self._socket, self._on_writable)
 
     def _on_writable(self) -> None:
@@ -201,7 +200,7 @@ class LocalServerStream:
 
     def close(self) -> None:
         """Release the socket and the memory."""
-        self._is_over = self._is_closed = True
+        self._is_over = True
         self._pause()
         self._loop.remove_writer(self._socket)
         with self._sending:

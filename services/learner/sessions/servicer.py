@@ -113,16 +113,8 @@ class InferenceServicer:
             self._numbers += 1
             task = asyncio.current_task()
             assert task is not None
-            since = time.perf_counter()
-            state = StreamState(
-                stream,
-                handshake,
-                self._numbers,
-                task,
-                slots,
-                self.batchers.all[0],
-                actor_since=since,
-            )
+            first = self.batchers.all[0]
+            state = StreamState(stream, handshake, self._numbers, task, slots, first)
             self._states[state.number] = state
             self._update_connected()
             environments = counted(handshake.num_envs, "environment")
