@@ -16,8 +16,9 @@ from bench.bare_stream import PATH
 from bench.null_learner import pong_spec
 from seedbed.config import load_experiment
 from seedbed.rpc import channels
+from seedbed.rpc.credentials import PLAIN
+from seedbed.rpc.hello import hello_metadata
 from seedbed.rpc.step_codec import Step, write_actor_message
-from seedbed.rpc.versions import HELLO_KEY
 from seedbed.services.actor.messages import make_hello
 from seedbed.spec import FIRST
 
@@ -37,7 +38,7 @@ class Clients:
     def __init__(self, experiment: str, address: str, streams: int, num_envs: int) -> None:
         spec = pong_spec(load_experiment(experiment))
         env: Any = SimpleNamespace(spec=spec, num_envs=num_envs)
-        self._metadata = [(HELLO_KEY, make_hello(env, "bench").SerializeToString())]
+        self._metadata = hello_metadata(make_hello(env, "bench"), PLAIN)
         rows = np.random.default_rng(0).integers(
             0, 256, num_envs * spec.observation.row_bytes, np.uint8
         )

@@ -19,8 +19,8 @@ from seedbed.cli.output import emit
 from seedbed.config import load_experiment
 from seedbed.envs import make_vector_env
 from seedbed.rpc import channels
+from seedbed.rpc.hello import hello_metadata
 from seedbed.rpc.step_codec import Actions, act, kind_of
-from seedbed.rpc.versions import HELLO_KEY
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.text import printable
 from seedbed.runtime.tokens import Role
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> None:
             channel.subscribe(_print_once(args.learner, args.timeout_s), try_to_connect=True)
             call = act(channel)(
                 iter([make_step(env.reset(), 0)]),
-                metadata=(*credentials.metadata(), (HELLO_KEY, hello.SerializeToString())),
+                metadata=hello_metadata(hello, credentials),
                 timeout=args.timeout_s,
                 wait_for_ready=True,
             )

@@ -1,6 +1,7 @@
 """Parameters of a model as one flat buffer."""
 
 import bisect
+import hashlib
 import itertools
 import math
 from collections.abc import Sequence
@@ -9,8 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from seedbed.v1 import gossip_pb2 as wire
 
 FlatParams = NDArray[np.float32]  # [d]
 
@@ -58,9 +57,9 @@ class ParameterLayout:
         """
         return self.names[bisect.bisect(self.stops, index)]
 
-    def to_wire(self) -> list[wire.Parameter]:
-        """Return the layout as a hello carries it."""
+    def digests(self) -> list[int]:
+        """Return four bytes of a digest of each parameter's name and shape, as of `GossipHello`."""
         return [
-            wire.Parameter(name=name, shape=shape)
+            int.from_bytes(hashlib.sha256(f"{name} {list(shape)}".encode()).digest()[:4], "little")
             for name, shape in zip(self.names, self.shapes, strict=True)
         ]

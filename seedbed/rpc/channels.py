@@ -18,6 +18,8 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 # Observations of a group: E * 72 * 96 * 3 bytes at E = 1,024 are 21 MB. 64 MB leaves room, and
 # still bounds what a broken peer can make the other side allocate.
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+# Largest metadata of a call.
+METADATA_BYTES = 8 * 1024
 
 _Result = TypeVar("_Result")
 
@@ -60,8 +62,8 @@ _SERVER: list[tuple[str, Any]] = [
     ("grpc.so_reuseport", 0),
     # A learner has five calls on its connection to a shard, an actor's group one.
     ("grpc.max_concurrent_streams", 8),
-    ("grpc.max_metadata_size", 8 * 1024),
-    ("grpc.absolute_max_metadata_size", 16 * 1024),
+    ("grpc.max_metadata_size", METADATA_BYTES),
+    ("grpc.absolute_max_metadata_size", 2 * METADATA_BYTES),
     # Connections on which nothing is said are given to others.
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.max_connection_idle_ms", 30_000),

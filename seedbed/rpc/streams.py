@@ -1,4 +1,4 @@
-"""Life cycle of gRPC streams: the first message, and the status with which a stream ends.
+"""Life cycle of gRPC streams: until the status with which a stream ends.
 
 A servicer has one `OpenStreams` and passes each stream to `OpenStreams.serve`::
 
@@ -7,7 +7,7 @@ A servicer has one `OpenStreams` and passes each stream to `OpenStreams.serve`::
         await self._streams.serve(stream, lambda: self._push(stream))
 
     async def _push(self, stream):
-        hello = await expect_hello(stream)
+        hello = hello_in(stream.invocation_metadata(), wire.GossipHello)
         ...                                   # raise StreamRejected to end the stream
 
 `seedbed.rpc.reconnect` connects clients again.
@@ -28,7 +28,6 @@ from seedbed.runtime.text import printable
 
 log = logging.getLogger(__name__)
 
-HELLO_TIMEOUT_S = 10.0
 # Longest time that a stream which is ended is given to write its last message.
 LAST_WRITE_S = 1.0
 # Characters of a status message: this program's own words, and a text of the peer.
@@ -67,43 +66,6 @@ class StreamRejected(Exception):
     def __init__(self, message: str, code: grpc.StatusCode | None = None) -> None:
         super().__init__(printable(message, STATUS_LENGTH))
         self.code = code or self.code
-
-
-def hello_of(message: Any) -> Any:
-    """Return the field `hello` of a message.
-
-    Returns:
-        The field, or None if it is not set.
-    """
-    return message.hello if message.HasField("hello") else None
-
-
-async def expect_hello(
-    stream: ServerStream[Any, Any], hello_of: Callable[[Any], Any] = hello_of
-) -> Any:
-    """Read the first message of a stream.
-
-    Args:
-        stream: the stream.
-        hello_of: returns the Hello of a message, or None.
-
-    Returns:
-        The Hello.
-
-    Raises:
-        ValueError: no Hello came, which `OpenStreams.serve` answers with INVALID_ARGUMENT.
-    """
-    try:
-        async with asyncio.timeout(HELLO_TIMEOUT_S):
-            message = await stream.receive()
-    except TimeoutError:
-        raise ValueError(f"no hello within {HELLO_TIMEOUT_S:g} s") from None
-    except StreamEnded:
-        raise ValueError("nothing instead of hello") from None
-    hello = hello_of(message)
-    if hello is None:
-        raise ValueError("hello must come first")
-    return hello
 
 
 class OpenStreams:

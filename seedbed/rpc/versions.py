@@ -4,8 +4,6 @@
 PROTOCOL_VERSION = 1
 OLDEST_PROTOCOL_VERSION = 1
 
-# Metadata of an actor's call: its serialized Hello.
-HELLO_KEY = "seedbed-hello-bin"
 # Trailing metadata of a learner's rejection: a `StreamError`.
 ERROR_KEY = "seedbed-error-bin"
 

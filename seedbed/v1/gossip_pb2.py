@@ -24,45 +24,43 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17seedbed/v1/gossip.proto\x12\nseedbed.v1\"(\n\tParameter\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05shape\x18\x02 \x03(\r\"\x9b\x01\n\x0bGossipHello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x12\n\nexperiment\x18\x02 \x01(\t\x12\x0c\n\x04rank\x18\x03 \x01(\r\x12\x10\n\x08learners\x18\x04 \x01(\r\x12)\n\nparameters\x18\x05 \x03(\x0b\x32\x15.seedbed.v1.Parameter\x12\x13\n\x0bincarnation\x18\x06 \x01(\x04\"\xab\x01\n\x06Member\x12\x11\n\titeration\x18\x01 \x01(\x04\x12\x0f\n\x07updates\x18\x02 \x01(\x04\x12\x12\n\nenv_frames\x18\x03 \x01(\x04\x12\x0f\n\x07seconds\x18\x04 \x01(\x01\x12\x0f\n\x07\x64ollars\x18\x05 \x01(\x01\x12\x12\n\nreturn_sum\x18\x06 \x01(\x01\x12\x14\n\x0creturn_count\x18\x07 \x01(\r\x12\x0c\n\x04over\x18\x08 \x01(\t\x12\x0f\n\x07waiting\x18\t \x01(\x08\"X\n\x05\x43hunk\x12\x11\n\titeration\x18\x01 \x01(\x04\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\x0c\n\x04size\x18\x03 \x01(\x04\x12\r\n\x05\x63rc32\x18\x04 \x01(\x07\x12\x0f\n\x07payload\x18\x05 \x01(\x0c\"\x8f\x01\n\x0bPushRequest\x12(\n\x05hello\x18\x01 \x01(\x0b\x32\x17.seedbed.v1.GossipHelloH\x00\x12\'\n\theartbeat\x18\x02 \x01(\x0b\x32\x12.seedbed.v1.MemberH\x00\x12\"\n\x05\x63hunk\x18\x03 \x01(\x0b\x32\x11.seedbed.v1.ChunkH\x00\x42\t\n\x07message\"\xa6\x01\n\tPushReply\x12\x30\n\x07welcome\x18\x01 \x01(\x0b\x32\x1d.seedbed.v1.PushReply.WelcomeH\x00\x12\x32\n\x08received\x18\x02 \x01(\x0b\x32\x1e.seedbed.v1.PushReply.ReceivedH\x00\x1a\t\n\x07Welcome\x1a\x1d\n\x08Received\x12\x11\n\titeration\x18\x01 \x01(\x04\x42\t\n\x07message\"K\n\x0c\x46\x65tchRequest\x12\x13\n\x0bwhole_state\x18\x01 \x01(\x08\x12&\n\x05hello\x18\x02 \x01(\x0b\x32\x17.seedbed.v1.GossipHello\"\xf3\x01\n\nFetchReply\x12\"\n\x06member\x18\x01 \x01(\x0b\x32\x12.seedbed.v1.Member\x12,\n\x06\x61rrays\x18\x02 \x03(\x0b\x32\x1c.seedbed.v1.FetchReply.Array\x12 \n\x05\x63hunk\x18\x03 \x01(\x0b\x32\x11.seedbed.v1.Chunk\x12\x19\n\x11highest_iteration\x18\x04 \x01(\x04\x12\x13\n\x0bincarnation\x18\x05 \x01(\x04\x1a\x41\n\x05\x41rray\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x64type\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x03(\r\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\x0c\"\xb1\x01\n\rReduceRequest\x12(\n\x05hello\x18\x01 \x01(\x0b\x32\x17.seedbed.v1.GossipHelloH\x00\x12\x34\n\x07segment\x18\x02 \x01(\x0b\x32!.seedbed.v1.ReduceRequest.SegmentH\x00\x1a\x35\n\x07Segment\x12\x0e\n\x06update\x18\x01 \x01(\x04\x12\x0c\n\x04step\x18\x02 \x01(\r\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x42\t\n\x07message\"\r\n\x0bReduceReply\"p\n\x11\x41\x63\x63umulateRequest\x12(\n\x05hello\x18\x01 \x01(\x0b\x32\x17.seedbed.v1.GossipHelloH\x00\x12&\n\tgradients\x18\x02 \x01(\x0b\x32\x11.seedbed.v1.ChunkH\x00\x42\t\n\x07message\"8\n\x0f\x41\x63\x63umulateReply\x12%\n\nparameters\x18\x01 \x01(\x0b\x32\x11.seedbed.v1.Chunk2\x8f\x02\n\x06Gossip\x12:\n\x04Push\x12\x17.seedbed.v1.PushRequest\x1a\x15.seedbed.v1.PushReply(\x01\x30\x01\x12;\n\x05\x46\x65tch\x12\x18.seedbed.v1.FetchRequest\x1a\x16.seedbed.v1.FetchReply0\x01\x12>\n\x06Reduce\x12\x19.seedbed.v1.ReduceRequest\x1a\x17.seedbed.v1.ReduceReply(\x01\x12L\n\nAccumulate\x12\x1d.seedbed.v1.AccumulateRequest\x1a\x1b.seedbed.v1.AccumulateReply(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17seedbed/v1/gossip.proto\x12\nseedbed.v1\"\x8a\x01\n\x0bGossipHello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x12\n\nexperiment\x18\x02 \x01(\t\x12\x0c\n\x04rank\x18\x03 \x01(\r\x12\x10\n\x08learners\x18\x04 \x01(\r\x12\x13\n\x0bincarnation\x18\x06 \x01(\x04\x12\x12\n\nparameters\x18\x07 \x03(\x07J\x04\x08\x05\x10\x06\"\xab\x01\n\x06Member\x12\x11\n\titeration\x18\x01 \x01(\x04\x12\x0f\n\x07updates\x18\x02 \x01(\x04\x12\x12\n\nenv_frames\x18\x03 \x01(\x04\x12\x0f\n\x07seconds\x18\x04 \x01(\x01\x12\x0f\n\x07\x64ollars\x18\x05 \x01(\x01\x12\x12\n\nreturn_sum\x18\x06 \x01(\x01\x12\x14\n\x0creturn_count\x18\x07 \x01(\r\x12\x0c\n\x04over\x18\x08 \x01(\t\x12\x0f\n\x07waiting\x18\t \x01(\x08\"X\n\x05\x43hunk\x12\x11\n\titeration\x18\x01 \x01(\x04\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\x0c\n\x04size\x18\x03 \x01(\x04\x12\r\n\x05\x63rc32\x18\x04 \x01(\x07\x12\x0f\n\x07payload\x18\x05 \x01(\x0c\"k\n\x0bPushRequest\x12\'\n\theartbeat\x18\x02 \x01(\x0b\x32\x12.seedbed.v1.MemberH\x00\x12\"\n\x05\x63hunk\x18\x03 \x01(\x0b\x32\x11.seedbed.v1.ChunkH\x00\x42\t\n\x07messageJ\x04\x08\x01\x10\x02\"\xa6\x01\n\tPushReply\x12\x30\n\x07welcome\x18\x01 \x01(\x0b\x32\x1d.seedbed.v1.PushReply.WelcomeH\x00\x12\x32\n\x08received\x18\x02 \x01(\x0b\x32\x1e.seedbed.v1.PushReply.ReceivedH\x00\x1a\t\n\x07Welcome\x1a\x1d\n\x08Received\x12\x11\n\titeration\x18\x01 \x01(\x04\x42\t\n\x07message\")\n\x0c\x46\x65tchRequest\x12\x13\n\x0bwhole_state\x18\x01 \x01(\x08J\x04\x08\x02\x10\x03\"\xf3\x01\n\nFetchReply\x12\"\n\x06member\x18\x01 \x01(\x0b\x32\x12.seedbed.v1.Member\x12,\n\x06\x61rrays\x18\x02 \x03(\x0b\x32\x1c.seedbed.v1.FetchReply.Array\x12 \n\x05\x63hunk\x18\x03 \x01(\x0b\x32\x11.seedbed.v1.Chunk\x12\x19\n\x11highest_iteration\x18\x04 \x01(\x04\x12\x13\n\x0bincarnation\x18\x05 \x01(\x04\x1a\x41\n\x05\x41rray\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x64type\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x03(\r\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\x0c\"\x8d\x01\n\rReduceRequest\x12\x34\n\x07segment\x18\x02 \x01(\x0b\x32!.seedbed.v1.ReduceRequest.SegmentH\x00\x1a\x35\n\x07Segment\x12\x0e\n\x06update\x18\x01 \x01(\x04\x12\x0c\n\x04step\x18\x02 \x01(\r\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x42\t\n\x07messageJ\x04\x08\x01\x10\x02\"\r\n\x0bReduceReply\"?\n\x11\x41\x63\x63umulateRequest\x12$\n\tgradients\x18\x02 \x01(\x0b\x32\x11.seedbed.v1.ChunkJ\x04\x08\x01\x10\x02\"8\n\x0f\x41\x63\x63umulateReply\x12%\n\nparameters\x18\x01 \x01(\x0b\x32\x11.seedbed.v1.Chunk2\x8f\x02\n\x06Gossip\x12:\n\x04Push\x12\x17.seedbed.v1.PushRequest\x1a\x15.seedbed.v1.PushReply(\x01\x30\x01\x12;\n\x05\x46\x65tch\x12\x18.seedbed.v1.FetchRequest\x1a\x16.seedbed.v1.FetchReply0\x01\x12>\n\x06Reduce\x12\x19.seedbed.v1.ReduceRequest\x1a\x17.seedbed.v1.ReduceReply(\x01\x12L\n\nAccumulate\x12\x1d.seedbed.v1.AccumulateRequest\x1a\x1b.seedbed.v1.AccumulateReply(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'seedbed.v1.gossip_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PARAMETER']._serialized_start=39
-  _globals['_PARAMETER']._serialized_end=79
-  _globals['_GOSSIPHELLO']._serialized_start=82
-  _globals['_GOSSIPHELLO']._serialized_end=237
-  _globals['_MEMBER']._serialized_start=240
-  _globals['_MEMBER']._serialized_end=411
-  _globals['_CHUNK']._serialized_start=413
-  _globals['_CHUNK']._serialized_end=501
-  _globals['_PUSHREQUEST']._serialized_start=504
-  _globals['_PUSHREQUEST']._serialized_end=647
-  _globals['_PUSHREPLY']._serialized_start=650
-  _globals['_PUSHREPLY']._serialized_end=816
-  _globals['_PUSHREPLY_WELCOME']._serialized_start=765
-  _globals['_PUSHREPLY_WELCOME']._serialized_end=774
-  _globals['_PUSHREPLY_RECEIVED']._serialized_start=776
-  _globals['_PUSHREPLY_RECEIVED']._serialized_end=805
-  _globals['_FETCHREQUEST']._serialized_start=818
-  _globals['_FETCHREQUEST']._serialized_end=893
-  _globals['_FETCHREPLY']._serialized_start=896
-  _globals['_FETCHREPLY']._serialized_end=1139
-  _globals['_FETCHREPLY_ARRAY']._serialized_start=1074
-  _globals['_FETCHREPLY_ARRAY']._serialized_end=1139
-  _globals['_REDUCEREQUEST']._serialized_start=1142
-  _globals['_REDUCEREQUEST']._serialized_end=1319
-  _globals['_REDUCEREQUEST_SEGMENT']._serialized_start=1255
-  _globals['_REDUCEREQUEST_SEGMENT']._serialized_end=1308
-  _globals['_REDUCEREPLY']._serialized_start=1321
-  _globals['_REDUCEREPLY']._serialized_end=1334
-  _globals['_ACCUMULATEREQUEST']._serialized_start=1336
-  _globals['_ACCUMULATEREQUEST']._serialized_end=1448
-  _globals['_ACCUMULATEREPLY']._serialized_start=1450
-  _globals['_ACCUMULATEREPLY']._serialized_end=1506
-  _globals['_GOSSIP']._serialized_start=1509
-  _globals['_GOSSIP']._serialized_end=1780
+  _globals['_GOSSIPHELLO']._serialized_start=40
+  _globals['_GOSSIPHELLO']._serialized_end=178
+  _globals['_MEMBER']._serialized_start=181
+  _globals['_MEMBER']._serialized_end=352
+  _globals['_CHUNK']._serialized_start=354
+  _globals['_CHUNK']._serialized_end=442
+  _globals['_PUSHREQUEST']._serialized_start=444
+  _globals['_PUSHREQUEST']._serialized_end=551
+  _globals['_PUSHREPLY']._serialized_start=554
+  _globals['_PUSHREPLY']._serialized_end=720
+  _globals['_PUSHREPLY_WELCOME']._serialized_start=669
+  _globals['_PUSHREPLY_WELCOME']._serialized_end=678
+  _globals['_PUSHREPLY_RECEIVED']._serialized_start=680
+  _globals['_PUSHREPLY_RECEIVED']._serialized_end=709
+  _globals['_FETCHREQUEST']._serialized_start=722
+  _globals['_FETCHREQUEST']._serialized_end=763
+  _globals['_FETCHREPLY']._serialized_start=766
+  _globals['_FETCHREPLY']._serialized_end=1009
+  _globals['_FETCHREPLY_ARRAY']._serialized_start=944
+  _globals['_FETCHREPLY_ARRAY']._serialized_end=1009
+  _globals['_REDUCEREQUEST']._serialized_start=1012
+  _globals['_REDUCEREQUEST']._serialized_end=1153
+  _globals['_REDUCEREQUEST_SEGMENT']._serialized_start=1083
+  _globals['_REDUCEREQUEST_SEGMENT']._serialized_end=1136
+  _globals['_REDUCEREPLY']._serialized_start=1155
+  _globals['_REDUCEREPLY']._serialized_end=1168
+  _globals['_ACCUMULATEREQUEST']._serialized_start=1170
+  _globals['_ACCUMULATEREQUEST']._serialized_end=1233
+  _globals['_ACCUMULATEREPLY']._serialized_start=1235
+  _globals['_ACCUMULATEREPLY']._serialized_end=1291
+  _globals['_GOSSIP']._serialized_start=1294
+  _globals['_GOSSIP']._serialized_end=1565
 # @@protoc_insertion_point(module_scope)

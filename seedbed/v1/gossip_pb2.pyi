@@ -6,29 +6,21 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class Parameter(_message.Message):
-    __slots__ = ("name", "shape")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    SHAPE_FIELD_NUMBER: _ClassVar[int]
-    name: str
-    shape: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, name: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ...) -> None: ...
-
 class GossipHello(_message.Message):
-    __slots__ = ("protocol_version", "experiment", "rank", "learners", "parameters", "incarnation")
+    __slots__ = ("protocol_version", "experiment", "rank", "learners", "incarnation", "parameters")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     EXPERIMENT_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     LEARNERS_FIELD_NUMBER: _ClassVar[int]
-    PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     experiment: str
     rank: int
     learners: int
-    parameters: _containers.RepeatedCompositeFieldContainer[Parameter]
     incarnation: int
-    def __init__(self, protocol_version: _Optional[int] = ..., experiment: _Optional[str] = ..., rank: _Optional[int] = ..., learners: _Optional[int] = ..., parameters: _Optional[_Iterable[_Union[Parameter, _Mapping]]] = ..., incarnation: _Optional[int] = ...) -> None: ...
+    parameters: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, protocol_version: _Optional[int] = ..., experiment: _Optional[str] = ..., rank: _Optional[int] = ..., learners: _Optional[int] = ..., incarnation: _Optional[int] = ..., parameters: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Member(_message.Message):
     __slots__ = ("iteration", "updates", "env_frames", "seconds", "dollars", "return_sum", "return_count", "over", "waiting")
@@ -67,14 +59,12 @@ class Chunk(_message.Message):
     def __init__(self, iteration: _Optional[int] = ..., offset: _Optional[int] = ..., size: _Optional[int] = ..., crc32: _Optional[int] = ..., payload: _Optional[bytes] = ...) -> None: ...
 
 class PushRequest(_message.Message):
-    __slots__ = ("hello", "heartbeat", "chunk")
-    HELLO_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("heartbeat", "chunk")
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     CHUNK_FIELD_NUMBER: _ClassVar[int]
-    hello: GossipHello
     heartbeat: Member
     chunk: Chunk
-    def __init__(self, hello: _Optional[_Union[GossipHello, _Mapping]] = ..., heartbeat: _Optional[_Union[Member, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ...) -> None: ...
+    def __init__(self, heartbeat: _Optional[_Union[Member, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ...) -> None: ...
 
 class PushReply(_message.Message):
     __slots__ = ("welcome", "received")
@@ -93,12 +83,10 @@ class PushReply(_message.Message):
     def __init__(self, welcome: _Optional[_Union[PushReply.Welcome, _Mapping]] = ..., received: _Optional[_Union[PushReply.Received, _Mapping]] = ...) -> None: ...
 
 class FetchRequest(_message.Message):
-    __slots__ = ("whole_state", "hello")
+    __slots__ = ("whole_state",)
     WHOLE_STATE_FIELD_NUMBER: _ClassVar[int]
-    HELLO_FIELD_NUMBER: _ClassVar[int]
     whole_state: bool
-    hello: GossipHello
-    def __init__(self, whole_state: _Optional[bool] = ..., hello: _Optional[_Union[GossipHello, _Mapping]] = ...) -> None: ...
+    def __init__(self, whole_state: _Optional[bool] = ...) -> None: ...
 
 class FetchReply(_message.Message):
     __slots__ = ("member", "arrays", "chunk", "highest_iteration", "incarnation")
@@ -126,7 +114,7 @@ class FetchReply(_message.Message):
     def __init__(self, member: _Optional[_Union[Member, _Mapping]] = ..., arrays: _Optional[_Iterable[_Union[FetchReply.Array, _Mapping]]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., highest_iteration: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class ReduceRequest(_message.Message):
-    __slots__ = ("hello", "segment")
+    __slots__ = ("segment",)
     class Segment(_message.Message):
         __slots__ = ("update", "step", "data")
         UPDATE_FIELD_NUMBER: _ClassVar[int]
@@ -136,23 +124,19 @@ class ReduceRequest(_message.Message):
         step: int
         data: bytes
         def __init__(self, update: _Optional[int] = ..., step: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
-    HELLO_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
-    hello: GossipHello
     segment: ReduceRequest.Segment
-    def __init__(self, hello: _Optional[_Union[GossipHello, _Mapping]] = ..., segment: _Optional[_Union[ReduceRequest.Segment, _Mapping]] = ...) -> None: ...
+    def __init__(self, segment: _Optional[_Union[ReduceRequest.Segment, _Mapping]] = ...) -> None: ...
 
 class ReduceReply(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class AccumulateRequest(_message.Message):
-    __slots__ = ("hello", "gradients")
-    HELLO_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("gradients",)
     GRADIENTS_FIELD_NUMBER: _ClassVar[int]
-    hello: GossipHello
     gradients: Chunk
-    def __init__(self, hello: _Optional[_Union[GossipHello, _Mapping]] = ..., gradients: _Optional[_Union[Chunk, _Mapping]] = ...) -> None: ...
+    def __init__(self, gradients: _Optional[_Union[Chunk, _Mapping]] = ...) -> None: ...
 
 class AccumulateReply(_message.Message):
     __slots__ = ("parameters",)

@@ -83,7 +83,7 @@ class GossipServicer:
 
     def Accumulate(self, request_iterator, context):
         """Hogwild: gradients of a learner onto the shared copy of learner 0. The reply
-        to the hello, and to each whole buffer of gradients, is the newest parameters.
+        to the call, and to each whole buffer of gradients, is the newest parameters.
         Gradients whose reply was lost are sent again under the same number, and count
         once.
         """

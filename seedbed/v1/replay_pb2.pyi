@@ -82,22 +82,20 @@ class ShardState(_message.Message):
     def __init__(self, incarnation: _Optional[int] = ..., capacity: _Optional[int] = ..., size: _Optional[int] = ..., sampleable: _Optional[int] = ..., total_priority: _Optional[float] = ..., bytes: _Optional[int] = ..., inserted: _Optional[int] = ..., sampled: _Optional[int] = ..., stale_updates: _Optional[int] = ..., corrupt: _Optional[int] = ..., serving: _Optional[bool] = ...) -> None: ...
 
 class InsertRequest(_message.Message):
-    __slots__ = ("hello", "sequence", "stream_id", "chunk_index", "environments", "version", "payload")
-    HELLO_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("sequence", "stream_id", "chunk_index", "environments", "version", "payload")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     CHUNK_INDEX_FIELD_NUMBER: _ClassVar[int]
     ENVIRONMENTS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
-    hello: ReplayHello
     sequence: int
     stream_id: int
     chunk_index: int
     environments: int
     version: float
     payload: bytes
-    def __init__(self, hello: _Optional[_Union[ReplayHello, _Mapping]] = ..., sequence: _Optional[int] = ..., stream_id: _Optional[int] = ..., chunk_index: _Optional[int] = ..., environments: _Optional[int] = ..., version: _Optional[float] = ..., payload: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, sequence: _Optional[int] = ..., stream_id: _Optional[int] = ..., chunk_index: _Optional[int] = ..., environments: _Optional[int] = ..., version: _Optional[float] = ..., payload: _Optional[bytes] = ...) -> None: ...
 
 class InsertReply(_message.Message):
     __slots__ = ("welcome", "sequence", "sampleable", "total_priority")
@@ -112,14 +110,12 @@ class InsertReply(_message.Message):
     def __init__(self, welcome: _Optional[_Union[ReplayWelcome, _Mapping]] = ..., sequence: _Optional[int] = ..., sampleable: _Optional[int] = ..., total_priority: _Optional[float] = ...) -> None: ...
 
 class SampleRequest(_message.Message):
-    __slots__ = ("hello", "request", "uniform")
-    HELLO_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("request", "uniform")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     UNIFORM_FIELD_NUMBER: _ClassVar[int]
-    hello: ReplayHello
     request: int
     uniform: bytes
-    def __init__(self, hello: _Optional[_Union[ReplayHello, _Mapping]] = ..., request: _Optional[int] = ..., uniform: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, request: _Optional[int] = ..., uniform: _Optional[bytes] = ...) -> None: ...
 
 class SampleReply(_message.Message):
     __slots__ = ("welcome", "request", "first", "sequences", "total_priority", "sampleable", "payload")
@@ -140,18 +136,16 @@ class SampleReply(_message.Message):
     def __init__(self, welcome: _Optional[_Union[ReplayWelcome, _Mapping]] = ..., request: _Optional[int] = ..., first: _Optional[int] = ..., sequences: _Optional[int] = ..., total_priority: _Optional[float] = ..., sampleable: _Optional[int] = ..., payload: _Optional[bytes] = ...) -> None: ...
 
 class PrioritizeRequest(_message.Message):
-    __slots__ = ("hello", "sequence", "incarnation", "key", "priority")
-    HELLO_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("sequence", "incarnation", "key", "priority")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
-    hello: ReplayHello
     sequence: int
     incarnation: int
     key: bytes
     priority: bytes
-    def __init__(self, hello: _Optional[_Union[ReplayHello, _Mapping]] = ..., sequence: _Optional[int] = ..., incarnation: _Optional[int] = ..., key: _Optional[bytes] = ..., priority: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, sequence: _Optional[int] = ..., incarnation: _Optional[int] = ..., key: _Optional[bytes] = ..., priority: _Optional[bytes] = ...) -> None: ...
 
 class PrioritizeReply(_message.Message):
     __slots__ = ("welcome", "sequence", "stale", "total_priority")

@@ -13,10 +13,10 @@ import grpc
 import grpc.aio
 
 from seedbed.rpc.credentials import PLAIN, Credentials
+from seedbed.rpc.hello import hello_metadata
 from seedbed.rpc.step_codec import Actions, kind_of
-from seedbed.rpc.stream import Metadata, StreamEnded, UnreadableMessage
+from seedbed.rpc.stream import StreamEnded, UnreadableMessage
 from seedbed.rpc.stream_factory import ActorStream, open_actor_stream
-from seedbed.rpc.versions import HELLO_KEY
 from seedbed.runtime.text import printable
 from seedbed.services.actor.environments import Environments
 from seedbed.services.actor.lasting import Lasting
@@ -111,7 +111,7 @@ class StepLoop:
             grpc.aio.AioRpcError: the learner has ended the stream with a status, or is gone.
         """
         group, hello = self._group, self._hello()
-        metadata: Metadata = (*group.credentials.metadata(), (HELLO_KEY, hello.SerializeToString()))
+        metadata = hello_metadata(hello, group.credentials)
         spec = self._env.spec
         step_bytes = self._env.num_envs * (spec.observation.row_bytes + 4 + 1)  # a reward, flags
         with contextlib.closing(

@@ -23,11 +23,12 @@ from seedbed.replay.codec import sequence_bytes, sequences_a_message, spec_of, u
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc.asyncio_server import stream_handler
 from seedbed.rpc.credentials import PLAIN, Credentials, Denial
+from seedbed.rpc.hello import hello_in
 from seedbed.rpc.local.messages import message_methods
 from seedbed.rpc.local.server import LocalMethod
 from seedbed.rpc.server import ServerThread
 from seedbed.rpc.stream import PackingServerStream
-from seedbed.rpc.streams import OpenStreams, StreamRejected, beside, expect_hello, hello_of
+from seedbed.rpc.streams import OpenStreams, StreamRejected, beside
 from seedbed.rpc.versions import OLDEST_REPLAY_PROTOCOL_VERSION, REPLAY_PROTOCOL_VERSION
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.runtime.peer_log import PeerLog
@@ -66,9 +67,9 @@ class ReplayServer(ServerThread):
         self._methods = {
             name: self._method(name, *parts)
             for name, parts in {
-                "Insert": (wire.InsertRequest, self._insert, wire.InsertReply),
-                "Sample": (wire.SampleRequest, self._sample, wire.SampleReply),
-                "Prioritize": (wire.PrioritizeRequest, self._prioritize, wire.PrioritizeReply),
+                "Insert": (self._insert, wire.InsertReply),
+                "Sample": (self._sample, wire.SampleReply),
+                "Prioritize": (self._prioritize, wire.PrioritizeReply),
             }.items()
         }
 
@@ -104,13 +105,13 @@ class ReplayServer(ServerThread):
         return await self._shard.call(self._shard.state)
 
     def _method(
-        self, name: str, request: Any, serve: Callable[[Any], Awaitable[None]], reply: Any
+        self, name: str, serve: Callable[[Any], Awaitable[None]], reply: Any
     ) -> Callable[[Any], Awaitable[None]]:
         """Return the handler of a stream: handshake, then `serve`."""
 
         async def handle(stream: PackingServerStream) -> None:
             try:
-                hello = await expect_hello(stream, lambda data: hello_of(unpack(request, data)[0]))
+                hello = hello_in(stream.invocation_metadata(), wire.ReplayHello)
                 spec, bounds = spec_of(hello.spec), _bounds(hello)
                 learner = printable(hello.learner)
                 with self._shard.stream_of(spec):

@@ -15,7 +15,7 @@ import grpc
 import pytest
 
 from seedbed.rpc import channels
-from seedbed.rpc.versions import HELLO_KEY
+from seedbed.rpc.hello import HELLO_KEY
 from seedbed.v1 import inference_pb2 as wire
 from tests.support.processes import Cluster, Process, cluster
 from tests.support.raw_http2 import RawHttp2

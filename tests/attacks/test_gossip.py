@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -31,6 +31,7 @@ from seedbed.runtime.threads import Threads
 from seedbed.v1 import gossip_pb2 as wire
 from seedbed.v1 import gossip_pb2_grpc as wire_grpc
 from tests.support.gossip_learners import LAYOUT, GossipLearner, experiment
+from tests.support.raw_wire import metadata_of
 from tests.support.waiting import wait_for
 
 NAN, INFINITE = math.nan, math.inf
@@ -71,8 +72,8 @@ def refusal_of(call: Any) -> grpc.RpcError:
 def pushed(victim: GossipLearner, *messages: wire.PushRequest) -> grpc.RpcError:
     """Push messages after a hello, and return the refusal."""
     with ExitStack() as stack:
-        requests: Iterable[Any] = [wire.PushRequest(hello=hello_of(victim)), *messages]
-        return refusal_of(stub_of(stack, victim).Push(iter(requests), timeout=20))
+        push = stub_of(stack, victim).Push
+        return refusal_of(push(iter(messages), metadata=metadata_of(hello_of(victim)), timeout=20))
 
 
 # --- heartbeats ------------------------------------------------------------------------------
@@ -106,8 +107,8 @@ def test_a_heartbeat_of_nonsense_is_refused(
 def test_a_push_of_over_ends_nothing(victim: GossipLearner) -> None:
     over = wire.PushRequest(heartbeat=wire.Member(iteration=11, over="pwned\x1b[2J"))
     with ExitStack() as stack:
-        requests = [wire.PushRequest(hello=hello_of(victim)), over]
-        list(stub_of(stack, victim).Push(iter(requests), timeout=20))
+        metadata = metadata_of(hello_of(victim))
+        list(stub_of(stack, victim).Push(iter([over]), metadata=metadata, timeout=20))
     wait_for(lambda: victim.membership.peers_heard(), "the heartbeat")
     assert victim.membership.peers_over() == {}
 
@@ -133,7 +134,7 @@ def reduced(
         assert transport.address is not None
         stub = wire_grpc.GossipStub(stack.enter_context(channels.channel(transport.address)))
         with pytest.raises(grpc.RpcError) as refusal:
-            stub.Reduce(iter([wire.ReduceRequest(hello=hello), *segments]), timeout=20)
+            stub.Reduce(iter(segments), metadata=metadata_of(hello), timeout=20)
         return refusal.value
 
 
@@ -246,8 +247,9 @@ class OpenPush:
 
     def __init__(self, stack: ExitStack, victim: GossipLearner, incarnation: int) -> None:
         self._requests: Queue[Any] = Queue()
-        self._requests.put(wire.PushRequest(hello=hello_of(victim, incarnation=incarnation)))
-        self.call = stub_of(stack, victim).Push(iter(self._requests.get, None), timeout=20)
+        metadata = metadata_of(hello_of(victim, incarnation=incarnation))
+        push = stub_of(stack, victim).Push
+        self.call = push(iter(self._requests.get, None), metadata=metadata, timeout=20)
         stack.callback(self._requests.put, None)
 
     def send(self, message: wire.PushRequest) -> None:
@@ -394,7 +396,6 @@ def test_an_answer_that_was_not_asked_for_ends_the_connection_alone(
 
     async def push(_: Any, context: Any) -> None:
         calls.append(1)
-        await context.read()
         await context.write(wire.PushReply(welcome=wire.PushReply.Welcome()).SerializeToString())
         await context.write(answer)
         await context.read()
@@ -434,7 +435,8 @@ def test_a_request_that_cannot_be_read_is_refused_without_a_traceback(
     assert victim.transport.address is not None
     with channels.channel(victim.transport.address) as channel:
         call = channel.stream_stream(f"/seedbed.v1.Gossip/{method}")
-        error = refusal_of(call(iter([b"\xff\xff\xff"]), timeout=20))
+        metadata = metadata_of(hello_of(victim))
+        error = refusal_of(call(iter([b"\xff\xff\xff"]), metadata=metadata, timeout=20))
     expected = {"Reduce": grpc.StatusCode.FAILED_PRECONDITION}
     assert error.code() is expected.get(method, grpc.StatusCode.INVALID_ARGUMENT)
     assert not [record for record in caplog.records if record.exc_info]
@@ -449,27 +451,30 @@ def test_a_refusal_does_not_spell_out_the_model(
 ) -> None:
     """25 refusals told all names and shapes, and then Fetch gave the parameters."""
     hello = hello_of(victim)
-    hello.parameters[1].name = "other/bias"
+    hello.parameters[1] += 1
     with ExitStack() as stack:
-        stub = stub_of(stack, victim)
+        stub, metadata = stub_of(stack, victim), metadata_of(hello)
         call = (
-            stub.Fetch(wire.FetchRequest(hello=hello), timeout=20)
+            stub.Fetch(wire.FetchRequest(), metadata=metadata, timeout=20)
             if method == "Fetch"
-            else stub.Push(iter([wire.PushRequest(hello=hello)]), timeout=20)
+            else stub.Push(iter([]), metadata=metadata, timeout=20)
         )
         error = refusal_of(call)
     assert error.code() is grpc.StatusCode.FAILED_PRECONDITION
     assert "dense/bias" not in error.details()
     assert "network" in error.details()
-    assert "parameter 'dense/bias' here is 'other/bias' there" in caplog.text
+    assert "dense/bias [2] here is not there" in caplog.text
 
 
 def test_a_learner_with_a_credential_is_told_the_difference(victim: GossipLearner) -> None:
     own = victim.transport._hello
     theirs = hello_of(victim)
-    theirs.parameters[1].name = "other/bias"
-    with pytest.raises(PeerRejected, match="parameter 'dense/bias' here is 'other/bias' there"):
-        check_hello(own, theirs, is_protected=True)
+    theirs.parameters[1] += 1
+    with pytest.raises(PeerRejected, match=r"dense/bias \[2\] here is not there"):
+        check_hello(own, theirs, LAYOUT, is_protected=True)
+    del theirs.parameters[1:]
+    with pytest.raises(PeerRejected, match="2 parameters here and 1 there"):
+        check_hello(own, theirs, LAYOUT, is_protected=True)
 
 
 # --- parameters ------------------------------------------------------------------------------
@@ -496,8 +501,8 @@ def test_parameters_beyond_the_receivers_norm_are_not_mixed(
     assert victim.stats.mixes == 0
     wait_for(lambda: victim.stats.refused >= 1, "it is counted")
     with ExitStack() as stack:
-        requests = [wire.PushRequest(hello=hello_of(victim)), *chunks_of(30.0, iteration=8)]
-        list(stub_of(stack, victim).Push(iter(requests), timeout=20))
+        requests, metadata = chunks_of(30.0, iteration=8), metadata_of(hello_of(victim))
+        list(stub_of(stack, victim).Push(iter(requests), metadata=metadata, timeout=20))
     assert victim.membership.alive() == {0, 1}, "with parameters within the bound it is back"
     victim.let(1)
     wait_for(lambda: victim.stats.mixes == 1, "they are mixed")

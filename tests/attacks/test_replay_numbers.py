@@ -21,6 +21,7 @@ from seedbed.replay.sequence import SequenceChunk, SequenceSpec
 from seedbed.rpc import channels
 from seedbed.spec import ArraySpec
 from seedbed.v1 import replay_pb2 as wire
+from tests.support.raw_wire import metadata_of
 from tests.support.shard_process import ALPHA, ShardProcess, error_of, insert_message, shards
 from tests.support.shard_streams import Stream
 from tests.support.waiting import wait_for
@@ -47,11 +48,9 @@ def good(number: int = 0) -> SequenceChunk:
     return stream.chunk()[0]
 
 
-def hello_message(method: str, **hello: Any) -> bytes:
-    kind = {"Insert": wire.InsertRequest, "Sample": wire.SampleRequest}
-    first: Any = kind.get(method, wire.PrioritizeRequest)
-    message: bytes = first(
-        hello=wire.ReplayHello(
+def metadata(**hello: Any) -> list[tuple[str, str | bytes]]:
+    return metadata_of(
+        wire.ReplayHello(
             protocol_version=1,
             oldest_protocol_version=1,
             learner="stranger",
@@ -59,17 +58,15 @@ def hello_message(method: str, **hello: Any) -> bytes:
             priority_exponent=ALPHA,
             **hello,
         )
-    ).SerializeToString()
-    return message
+    )
 
 
 def talk(shard: ShardProcess, method: str, *messages: bytes, **hello: Any) -> tuple[Any, str]:
     """Send messages after Hello; return the status with which the stream ends."""
-    first = hello_message(method, **hello)
     with channels.channel(shard.address) as channel:
         call: Any = channel.stream_stream(f"/seedbed.v1.Replay/{method}")
         try:
-            return error_of(call(iter([first, *messages]), timeout=WAIT_S))
+            return error_of(call(iter(messages), metadata=metadata(**hello), timeout=WAIT_S))
         except AssertionError:
             return grpc.StatusCode.OK, ""
 
@@ -120,13 +117,12 @@ def test_a_learner_that_waits_learns_why_its_chunk_is_refused(shard: ShardProces
     waiting = threading.Event()
 
     def messages() -> Iterator[bytes]:
-        yield hello_message("Insert")
         yield chunk
         waiting.wait(WAIT_S)
 
     with channels.channel(shard.address) as channel:
         call: Any = channel.stream_stream("/seedbed.v1.Replay/Insert")
-        code, said = error_of(call(messages(), timeout=WAIT_S))
+        code, said = error_of(call(messages(), metadata=metadata(), timeout=WAIT_S))
         waiting.set()
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert "reward: expected " in said

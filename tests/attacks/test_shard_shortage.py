@@ -17,6 +17,7 @@ from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc import channels
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.v1 import replay_pb2 as wire
+from tests.support.raw_wire import metadata_of
 from tests.support.replay_content import SPEC
 from tests.support.shard_process import ALPHA, ShardProcess, error_of, shards
 
@@ -24,18 +25,16 @@ LARGE = replace(SPEC, observation=replace(SPEC.observation, shape=(256, 256)))
 
 
 def hello(address: str, spec: SequenceSpec) -> tuple[grpc.StatusCode, str]:
-    request = wire.InsertRequest(
-        hello=wire.ReplayHello(
-            protocol_version=1,
-            oldest_protocol_version=1,
-            learner="x",
-            spec=spec_message(spec),
-            priority_exponent=ALPHA,
-        )
-    ).SerializeToString()
+    first = wire.ReplayHello(
+        protocol_version=1,
+        oldest_protocol_version=1,
+        learner="x",
+        spec=spec_message(spec),
+        priority_exponent=ALPHA,
+    )
     with channels.channel(address) as channel:
         call: Any = channel.stream_stream("/seedbed.v1.Replay/Insert")
-        return error_of(call(iter([request]), timeout=30))
+        return error_of(call(iter([]), metadata=metadata_of(first), timeout=30))
 
 
 @pytest.mark.parametrize(("directory", "capacity"), [(False, 10_000), (True, 1000)])

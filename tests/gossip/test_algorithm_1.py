@@ -22,6 +22,7 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.v1 import gossip_pb2 as wire
 from seedbed.v1 import gossip_pb2_grpc as wire_grpc
 from tests.support.gossip_learners import LAYOUT, GossipLearner, experiment, replayed, rows
+from tests.support.raw_wire import metadata_of
 from tests.support.waiting import wait_for
 
 GRAPHS: dict[str, list[Any]] = {
@@ -449,10 +450,11 @@ def test_a_learner_that_waits_for_a_stopped_one_counts_as_alive(make: Any, tmp_p
 
 def pushed(config: Any, hello: wire.GossipHello, *messages: wire.Chunk) -> grpc.RpcError | None:
     """How a learner takes these messages; None is well."""
-    requests = [wire.PushRequest(hello=hello), *(wire.PushRequest(chunk=m) for m in messages)]
+    requests = (wire.PushRequest(chunk=message) for message in messages)
     with channels.channel(config.gossip.addresses[0]) as channel:
         try:
-            list(wire_grpc.GossipStub(channel).Push(iter(requests), timeout=20))
+            push = wire_grpc.GossipStub(channel).Push
+            list(push(requests, metadata=metadata_of(hello), timeout=20))
         except grpc.RpcError as error:
             return error
     return None
@@ -483,7 +485,7 @@ def hello(**change: Any) -> wire.GossipHello:
             "experiment": "team",
             "rank": 1,
             "learners": 2,
-            "parameters": LAYOUT.to_wire(),
+            "parameters": LAYOUT.digests(),
             **change,
         }
     )

@@ -29,6 +29,7 @@ from seedbed.v1 import gossip_pb2 as wire
 from seedbed.v1.gossip_pb2_grpc import GossipStub
 from tests.gossip.test_allreduce import make_trainer, rows, state_of
 from tests.support.gossip_learners import experiment
+from tests.support.raw_wire import metadata_of
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.backends
@@ -72,14 +73,17 @@ class Learner:
             experiment="team",
             rank=1,
             learners=2,
-            parameters=self.layout.to_wire(),
+            parameters=self.layout.digests(),
             incarnation=7,
         )
-        requests = [wire.AccumulateRequest(hello=hello)]
         chunks = to_chunks(number, gradients)
-        requests += [wire.AccumulateRequest(gradients=chunk) for chunk in chunks]
+        requests = [wire.AccumulateRequest(gradients=chunk) for chunk in chunks]
         with grpc.insecure_channel(self.address) as channel:
-            return list(GossipStub(channel).Accumulate(iter(requests), timeout=20))
+            return list(
+                GossipStub(channel).Accumulate(
+                    iter(requests), metadata=metadata_of(hello), timeout=20
+                )
+            )
 
     def acting(self) -> FlatParams:
         params = self.exchange.acting_params()

@@ -37,11 +37,11 @@ class Inference(inference_pb2_grpc.InferenceServicer):
 
 class Gossip(gossip_pb2_grpc.GossipServicer):
     async def Reduce(self, _: Any, context: Any) -> Any:
-        assert (await context.read()).hello.rank == 3
+        assert (await context.read()).segment.update == 3
         return gossip_pb2.ReduceReply()
 
     async def Fetch(self, request: Any, context: Any) -> None:
-        for iteration in range(request.hello.rank):
+        for iteration in range(3 if request.whole_state else 0):
             chunk = gossip_pb2.Chunk(iteration=iteration)
             await context.write(gossip_pb2.FetchReply(chunk=chunk))
 
@@ -90,12 +90,10 @@ def test_every_kind_of_method_is_served_to_its_role(served: tuple[grpc.Channel, 
         inference_pb2.GetStatusRequest(), metadata=bearer(Role.OBSERVER), timeout=10
     )
     assert status.json == "{}"
-    peer = gossip_pb2.GossipHello(rank=3)
-    reply = gossip.Reduce(
-        iter([gossip_pb2.ReduceRequest(hello=peer)]), metadata=bearer(Role.LEARNER), timeout=10
-    )
+    segment = gossip_pb2.ReduceRequest(segment=gossip_pb2.ReduceRequest.Segment(update=3))
+    reply = gossip.Reduce(iter([segment]), metadata=bearer(Role.LEARNER), timeout=10)
     assert reply == gossip_pb2.ReduceReply()
-    request = gossip_pb2.FetchRequest(hello=peer)
+    request = gossip_pb2.FetchRequest(whole_state=True)
     chunks = gossip.Fetch(request, metadata=bearer(Role.LEARNER), timeout=10)
     assert [reply.chunk.iteration for reply in chunks] == [0, 1, 2]
     assert denials == []

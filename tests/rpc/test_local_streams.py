@@ -158,7 +158,7 @@ def test_a_stream_that_cannot_be_opened_ends_alone(
 def test_nothing_is_waited_for_without_end(
     learner: NullLearner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "HELLO_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(server, "OPEN_TIMEOUT_S", 0.1)
     with raw(learner) as mute:
         assert mute.recv(100) == b""
 

@@ -11,12 +11,11 @@ import grpc
 import grpc.aio
 import pytest
 
-from seedbed.rpc import channels, streams
+from seedbed.rpc import channels
 from seedbed.rpc.asyncio_client import AsyncioStream
 from seedbed.rpc.asyncio_server import AsyncioServerStream
 from seedbed.rpc.reconnect import FATAL, Attempts, describe
-from seedbed.rpc.stream import StreamEnded
-from seedbed.rpc.streams import OpenStreams, StreamRejected, expect_hello
+from seedbed.rpc.streams import OpenStreams, StreamRejected
 from tests.support.streams import serving
 
 CODE = grpc.StatusCode
@@ -128,28 +127,6 @@ def test_peer_that_leaves_cancels_the_handler() -> None:
 
     serve(handle, client, opened)
     assert cancelled == [True]
-
-
-@pytest.mark.parametrize(
-    ("sent", "text"),
-    [
-        (None, "no hello within 0.1 s"),
-        (StreamEnded(), "nothing instead of hello"),
-        (b"step", "hello must come first"),
-    ],
-)
-def test_first_message_must_be_hello(monkeypatch: pytest.MonkeyPatch, sent: Any, text: str) -> None:
-    monkeypatch.setattr(streams, "HELLO_TIMEOUT_S", 0.1)
-
-    class Silent:
-        async def receive(self) -> Any:
-            if isinstance(sent, Exception):
-                raise sent
-            return sent if sent is not None else await asyncio.sleep(60)
-
-    stream: Any = Silent()
-    with pytest.raises(ValueError, match=text):
-        asyncio.run(expect_hello(stream, lambda data: data if data == b"hello" else None))
 
 
 def test_end_of_a_stream_is_an_error_of_its_client() -> None:

@@ -22,9 +22,7 @@ from seedbed.runtime.threads import Threads
 from seedbed.v1.gossip_pb2 import Member
 from tests.storm.judge_gossip import EXPERIMENT, LEARNERS, PARAMETERS
 
-LAYOUT = ParameterLayout(
-    tuple(one.name for one in PARAMETERS), tuple(tuple(one.shape) for one in PARAMETERS)
-)
+LAYOUT = ParameterLayout(tuple(PARAMETERS), tuple(map(tuple, PARAMETERS.values())))
 
 
 def whole_state() -> Future[dict[str, Any]]:

@@ -5,11 +5,11 @@ The learner under attack is rank 0 of three, with eight parameters.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import random
 import struct
 import zlib
-from collections.abc import Iterable
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -19,10 +19,7 @@ from tests.storm import streams
 from tests.storm.streams import AGAIN, INVALID, MISFIT, OK, Verdict, verdict
 
 EXPERIMENT, LEARNERS, NUMBERS, PROTOCOL = "storm", 3, 8, 1
-PARAMETERS = [
-    wire.Parameter(name="dense/kernel", shape=[3, 2]),
-    wire.Parameter(name="dense/bias", shape=[2]),
-]
+PARAMETERS = {"dense/kernel": [3, 2], "dense/bias": [2]}
 SIZE = 4 * NUMBERS
 PREVIOUS = LEARNERS - 1  # the learner that sends to rank 0 around the ring
 LARGEST = 1e3  # of a number that is mixed without question
@@ -35,32 +32,40 @@ def hello_fits(hello: wire.GossipHello) -> bool:
         and hello.experiment == EXPERIMENT
         and hello.learners == LEARNERS
         and 0 < hello.rank < LEARNERS
-        and _named(hello.parameters) == _named(PARAMETERS)
+        and list(hello.parameters) == [_digest(*one) for one in PARAMETERS.items()]
     )
 
 
-def _named(parameters: Iterable[wire.Parameter]) -> list[tuple[str, list[int]]]:
-    """Names and shapes: a field of a later version changes neither."""
-    return [(one.name, list(one.shape)) for one in parameters]
+def _digest(name: str, shape: list[int]) -> int:
+    first: int = struct.unpack("<I", hashlib.sha256(f"{name} {shape}".encode()).digest()[:4])[0]
+    return first
+
+
+def _judge_hello(data: bytes) -> tuple[wire.GossipHello, Verdict | None]:
+    """Return the Hello of a call, and how the call must end where it does not fit."""
+    try:
+        hello = wire.GossipHello.FromString(data)
+    except DecodeError:
+        return wire.GossipHello(), verdict(INVALID)
+    return hello, None if hello_fits(hello) else verdict(MISFIT)
 
 
 def judge_push(messages: list[bytes]) -> Verdict:
-    """Judge a stream of serialized PushRequests."""
-    answers, offset, iteration, unsure, old = 0, 0, 0, False, False
+    """Judge a Hello and a stream of serialized PushRequests."""
+    if not messages:
+        return verdict(INVALID)
+    _, end_of_hello = _judge_hello(messages[0])
+    if end_of_hello is not None:
+        return end_of_hello
+    answers, offset, iteration, unsure = 0, 0, 0, False
     buffer = b""
-    for index, data in enumerate(messages):
+    for data in messages[1:]:
         try:
             message = wire.PushRequest.FromString(data)
         except DecodeError:
             return verdict(INVALID, answers=answers)
         kind = message.WhichOneof("message")
-        if index == 0:
-            if kind != "hello":
-                return verdict(INVALID)
-            if not hello_fits(message.hello):
-                return verdict(MISFIT)
-            old = not message.hello.incarnation  # may be that of an earlier process
-        elif kind == "heartbeat":
+        if kind == "heartbeat":
             if not heartbeat_fits(message.heartbeat):
                 return verdict(INVALID, answers=answers)
             unsure |= len(message.heartbeat.over) > 256
@@ -85,10 +90,7 @@ def judge_push(messages: list[bytes]) -> Verdict:
             answers += 1
         else:
             return verdict(INVALID, answers=answers)
-    if not messages:
-        return verdict(INVALID)
-    doubts = [*([INVALID] if unsure else []), *([MISFIT] if old else [])]
-    return verdict(OK, *doubts, answers=answers)
+    return verdict(OK, *([INVALID] if unsure else []), answers=answers)
 
 
 def heartbeat_fits(member: wire.Member) -> bool:
@@ -101,22 +103,21 @@ def heartbeat_fits(member: wire.Member) -> bool:
 
 def judge_reduce(messages: list[bytes]) -> Verdict:
     """Judge a stream for a learner that runs all-reduce. Segments out of place may be refused."""
-    for index, data in enumerate(messages):
+    if not messages:
+        return verdict(INVALID)
+    hello, end_of_hello = _judge_hello(messages[0])
+    if end_of_hello is not None:
+        return end_of_hello
+    if hello.rank != PREVIOUS:
+        return verdict(INVALID, MISFIT)
+    for data in messages[1:]:
         try:
             message = wire.ReduceRequest.FromString(data)
         except DecodeError:
             return verdict(INVALID)
-        kind = message.WhichOneof("message")
-        if index == 0:
-            if kind != "hello":
-                return verdict(INVALID)
-            if not hello_fits(message.hello):
-                return verdict(MISFIT)
-            if message.hello.rank != PREVIOUS:
-                return verdict(INVALID, MISFIT)
-        elif kind != "segment":
+        if not message.HasField("segment"):
             return verdict(INVALID)
-    return verdict(OK, INVALID, MISFIT) if messages else verdict(INVALID)
+    return verdict(OK, INVALID, MISFIT)
 
 
 def judge_reduce_refused(messages: list[bytes]) -> Verdict:
@@ -125,12 +126,15 @@ def judge_reduce_refused(messages: list[bytes]) -> Verdict:
 
 
 def judge_fetch(messages: list[bytes]) -> Verdict:
-    """Judge one FetchRequest. A rank or a release that differs may fit soon."""
+    """Judge a Hello and a FetchRequest. A rank or a release that differs may fit soon."""
     try:
-        message = wire.FetchRequest.FromString(messages[0])
+        wire.FetchRequest.FromString(messages[1])
     except DecodeError:
         return verdict(INVALID)
-    return verdict(OK) if hello_fits(message.hello) else verdict(MISFIT, AGAIN)
+    _, end_of_hello = _judge_hello(messages[0])
+    if end_of_hello is None:
+        return verdict(OK)
+    return verdict(*end_of_hello.codes, AGAIN)
 
 
 def is_received(reply: bytes) -> bool:
@@ -147,7 +151,7 @@ def _hello(chance: random.Random, **changes: Any) -> wire.GossipHello:
         "experiment": EXPERIMENT,
         "rank": PREVIOUS,
         "learners": LEARNERS,
-        "parameters": PARAMETERS,
+        "parameters": [_digest(*one) for one in PARAMETERS.items()],
         "incarnation": chance.randrange(1, 2**63),
     }
     return wire.GossipHello(**{**fields, **changes})
@@ -155,15 +159,15 @@ def _hello(chance: random.Random, **changes: Any) -> wire.GossipHello:
 
 def _odd_hello(chance: random.Random) -> wire.GossipHello:
     number = chance.choice((0, 1, 2, 3, 4, 2**31, 2**32 - 1))
-    kernel, bias = PARAMETERS
+    kernel, bias = (_digest(*one) for one in PARAMETERS.items())
     parameters = chance.choice(
         (
             [],
             [kernel],
             [bias, kernel],
             [kernel, bias, bias],
-            [wire.Parameter(name="dense/kernel", shape=[2, 3]), bias],
-            [wire.Parameter(name="\x1b[2J" * 100, shape=[3, 2]), bias],
+            [_digest("dense/kernel", [2, 3]), bias],
+            [kernel, bias] * 100,
         )
     )
     changes: list[dict[str, Any]] = [
@@ -228,7 +232,7 @@ def push_stream(chance: random.Random) -> list[bytes]:
         body += _odd_chunks(chance)
     elif case == 3:
         body.append(_odd_member(chance))
-    stream = [wire.PushRequest(hello=hello).SerializeToString()]
+    stream = [hello.SerializeToString()]
     for one in body:
         is_chunk = isinstance(one, wire.Chunk)
         request = wire.PushRequest(chunk=one) if is_chunk else wire.PushRequest(heartbeat=one)
@@ -240,7 +244,7 @@ def reduce_stream(chance: random.Random) -> list[bytes]:
     """Return a stream for Reduce of a random kind."""
     case = chance.randrange(8)
     hello = _odd_hello(chance) if case == 0 else _hello(chance, rank=chance.choice((1, 2, 2)))
-    stream = [wire.ReduceRequest(hello=hello).SerializeToString()]
+    stream = [hello.SerializeToString()]
     for hop in range(chance.randint(0, 4)):
         odd = case in (1, 2)
         segment = wire.ReduceRequest.Segment(
@@ -261,6 +265,6 @@ def _damaged(stream: list[bytes], case: int, chance: random.Random) -> list[byte
 def fetch_stream(chance: random.Random) -> list[bytes]:
     """Return a stream for Fetch of a random kind."""
     hello = _odd_hello(chance) if chance.random() < 0.4 else _hello(chance)
-    request = wire.FetchRequest(hello=hello, whole_state=chance.random() < 0.3)
-    data = request.SerializeToString()
-    return [streams.mutate(data, chance) if chance.random() < 0.4 else data]
+    request = wire.FetchRequest(whole_state=chance.random() < 0.3)
+    stream = [hello.SerializeToString(), request.SerializeToString()]
+    return streams.mutated(stream, chance) if chance.random() < 0.4 else stream

@@ -36,26 +36,26 @@ REFUSED = (INVALID, MISFIT)
 
 
 def _judge(kind: Any, messages: list[bytes], fits: Callable[[Any, int], bool | None]) -> Verdict:
-    """Judge a stream: Hello, then messages that `fits` accepts (None: either is right)."""
+    """Judge a Hello, and a stream of messages that `fits` accepts (None: either is right)."""
+    if not messages:
+        return verdict(INVALID)
+    try:
+        hello = wire.ReplayHello.FromString(messages[0])
+    except DecodeError:
+        return verdict(INVALID)
+    if not hello_fits(hello):
+        return verdict(*REFUSED)
     answers, unsure = 0, False
-    for index, data in enumerate(messages):
+    for data in messages[1:]:
         try:
             message = kind.FromString(data)
         except DecodeError:
             return verdict(INVALID, answers=answers)
-        if index == 0:
-            if not message.HasField("hello"):
-                return verdict(INVALID)
-            if not hello_fits(message.hello):
-                return verdict(*REFUSED)
-            continue
         right = fits(message, answers)
         if right is False:
             return verdict(INVALID, answers=answers)
-        unsure |= right is None or message.HasField("hello")
+        unsure |= right is None
         answers += 1
-    if not messages:
-        return verdict(INVALID)
     return verdict(OK, *([INVALID] if unsure else []), answers=answers)
 
 
@@ -268,7 +268,7 @@ def _odd_hello(chance: random.Random) -> wire.ReplayHello:
     return _hello(**chance.choice(changes))
 
 
-def _streams(kind: Any, right: Any, odd: Any) -> Callable[[random.Random], list[bytes]]:
+def _streams(right: Any, odd: Any) -> Callable[[random.Random], list[bytes]]:
     def make(chance: random.Random) -> list[bytes]:
         hello, case = _hello(), chance.randrange(7)
         messages = [right(i) for i in range(chance.randint(0, 4))]
@@ -276,7 +276,7 @@ def _streams(kind: Any, right: Any, odd: Any) -> Callable[[random.Random], list[
             hello = _odd_hello(chance)
         elif case in (1, 2):
             messages.append(odd(chance, len(messages)))
-        stream = [kind(hello=hello).SerializeToString()]
+        stream = [hello.SerializeToString()]
         stream += [message.SerializeToString() for message in messages]
         if case in (3, 4):
             return streams.mutated(stream, chance)
@@ -285,9 +285,9 @@ def _streams(kind: Any, right: Any, odd: Any) -> Callable[[random.Random], list[
     return make
 
 
-insert_stream = _streams(wire.InsertRequest, _insert, _odd_insert)
-sample_stream = _streams(wire.SampleRequest, _sample, _odd_sample)
-prioritize_stream = _streams(wire.PrioritizeRequest, _prioritize, _odd_prioritize)
+insert_stream = _streams(_insert, _odd_insert)
+sample_stream = _streams(_sample, _odd_sample)
+prioritize_stream = _streams(_prioritize, _odd_prioritize)
 
 
 def state_stream(chance: random.Random) -> list[bytes]:

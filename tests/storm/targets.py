@@ -15,6 +15,7 @@ from tests.storm.judge_replay import CAPACITY, EXPONENT
 from tests.support.processes import ROOT
 from tests.support.shard_process import ShardProcess
 
+_HELLO = "seedbed-hello-bin"
 _REPLAY, _GOSSIP = "/seedbed.v1.Replay/", "/seedbed.v1.Gossip/"
 
 
@@ -28,32 +29,40 @@ def is_actions(reply: bytes) -> bool:
 
 ACT = Method(
     *("/seedbed.v1.Inference/Act", judge_act.stream, judge_act.judge, is_actions),
-    hello_key="seedbed-hello-bin",
+    hello_key=_HELLO,
 )
 REPLAY = tuple(
-    Method(_REPLAY + name, make, judge, is_answer)
-    for name, make, judge, is_answer in (
+    Method(_REPLAY + name, make, judge, is_answer, hello_key=hello_key)
+    for name, make, judge, is_answer, hello_key in (
         (
             "Insert",
             judge_replay.insert_stream,
             judge_replay.judge_insert,
             judge_replay.is_stored,
+            _HELLO,
         ),
-        ("Sample", judge_replay.sample_stream, judge_replay.judge_sample, judge_replay.is_sample),
+        (
+            "Sample",
+            judge_replay.sample_stream,
+            judge_replay.judge_sample,
+            judge_replay.is_sample,
+            _HELLO,
+        ),
         (
             "Prioritize",
             judge_replay.prioritize_stream,
             judge_replay.judge_prioritize,
             judge_replay.is_prioritized,
+            _HELLO,
         ),
-        ("GetState", judge_replay.state_stream, judge_replay.judge_state, lambda _: True),
+        ("GetState", judge_replay.state_stream, judge_replay.judge_state, lambda _: True, ""),
     )
 )
 
 
 def _gossip(name: str, make: Any, judge: Any, is_answer: Any = never) -> Method:
     """Return a method of which a learner serves each peer one stream at a time."""
-    return Method(_GOSSIP + name, make, judge, is_answer, side_by_side=1)
+    return Method(_GOSSIP + name, make, judge, is_answer, side_by_side=1, hello_key=_HELLO)
 
 
 _PUSH = _gossip("Push", judge_gossip.push_stream, judge_gossip.judge_push, judge_gossip.is_received)

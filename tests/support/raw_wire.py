@@ -13,15 +13,16 @@ from typing import Any
 import grpc
 import grpc.aio
 import numpy as np
+from google.protobuf.message import Message
 
 from seedbed.rpc import channels
+from seedbed.rpc.hello import HELLO_KEY
 from seedbed.rpc.local.addresses import socket_of
 from seedbed.rpc.local.steps import StepStream
 from seedbed.rpc.step_codec import Actions, Step
 from seedbed.rpc.stream import StreamEnded
 from seedbed.rpc.versions import (
     ERROR_KEY,
-    HELLO_KEY,
     OLDEST_PROTOCOL_VERSION,
     PROTOCOL_VERSION,
 )
@@ -47,7 +48,7 @@ def hello(environments: int = 2, **changes: Any) -> wire.Hello:
     return wire.Hello(**{**fields, **changes})
 
 
-def metadata_of(hello: wire.Hello | bytes | None) -> list[tuple[str, str | bytes]]:
+def metadata_of(hello: Message | bytes | None) -> list[tuple[str, str | bytes]]:
     """Metadata of a call with this Hello, or with bytes in its place."""
     if hello is None:
         return []

@@ -129,9 +129,8 @@ class PeerClient(PeerStream):
 
     @override
     async def _serve(self, channel: grpc.aio.Channel, stub: Any) -> None:
-        call = stub.Push(metadata=self._credentials.metadata())
+        call = stub.Push(metadata=self._metadata())
         stream = AsyncioStream[wire.PushRequest, wire.PushReply](call)
-        await stream.send(wire.PushRequest(hello=self._hello))
         await stream.receive(WELCOME_S)
         self.connected, self.rejection = True, ""
         self._disconnected.clear()
@@ -188,11 +187,11 @@ class PeerClient(PeerStream):
         """
         fetched, arrays = Fetched(), list[wire.FetchReply.Array]()
         assembler, received = ChunkAssembler(self._layout), 0
-        request = wire.FetchRequest(whole_state=state_bytes > 0, hello=self._hello)
+        request = wire.FetchRequest(whole_state=state_bytes > 0)
         with channels.channel(self.address, self._credentials) as channel:
             try:
                 replies = wire_grpc.GossipStub(channel).Fetch(
-                    request, metadata=self._credentials.metadata(), timeout=self._deadline_s
+                    request, metadata=self._metadata(), timeout=self._deadline_s
                 )
                 for reply in replies:
                     if reply.HasField("member"):
@@ -214,12 +213,11 @@ class PeerClient(PeerStream):
 
     async def request_status(self) -> wire.FetchReply | None:
         """Request the peer's status and incarnation; None where it gives no answer that counts."""
-        request = wire.FetchRequest(hello=self._hello)
-        metadata, timeout_s = self._credentials.metadata(), min(self._deadline_s, _STATUS_S)
+        timeout_s = min(self._deadline_s, _STATUS_S)
         try:
             async with channels.aio_channel(self.address, self._credentials) as channel:
                 call = wire_grpc.GossipStub(channel).Fetch(
-                    request, metadata=metadata, timeout=timeout_s
+                    wire.FetchRequest(), metadata=self._metadata(), timeout=timeout_s
                 )
                 reply = await call.read()
             if not isinstance(reply, wire.FetchReply):
@@ -257,9 +255,8 @@ class RingClient(PeerStream):
     @override
     async def _serve(self, channel: grpc.aio.Channel, stub: Any) -> None:
         await asyncio.wait_for(channel.channel_ready(), RING_CONNECT_S)
-        call = stub.Reduce(metadata=self._credentials.metadata())
+        call = stub.Reduce(metadata=self._metadata())
         stream = AsyncioStream[wire.ReduceRequest, Any](call)
-        await stream.send(wire.ReduceRequest(hello=self._hello))
         self.connected = True
         writer = asyncio.create_task(self._write(stream))
         try:

@@ -1,11 +1,11 @@
-"""Check of the first message of every stream between learners."""
+"""Check of the Hello of every call between learners."""
 
-import hashlib
 import logging
 from collections.abc import Sequence
 
 import grpc
 
+from seedbed.gossip.parameters import ParameterLayout
 from seedbed.rpc.streams import StreamRejected
 from seedbed.runtime.peer_log import PeerLog
 from seedbed.runtime.text import printable
@@ -31,12 +31,15 @@ class PeerRejected(StreamRejected):
         self.is_transient = is_transient
 
 
-def check_hello(own: wire.GossipHello, theirs: wire.GossipHello, is_protected: bool) -> None:
+def check_hello(
+    own: wire.GossipHello, theirs: wire.GossipHello, layout: ParameterLayout, is_protected: bool
+) -> None:
     """Check that a peer fits this learner.
 
     Args:
         own: Hello of this learner.
         theirs: Hello of the peer.
+        layout: Layout of this learner's parameters.
         is_protected: Whether the peer has shown a credential. Without one it is not told how the
             networks differ, because enough refusals would tell the whole network.
 
@@ -61,30 +64,23 @@ def check_hello(own: wire.GossipHello, theirs: wire.GossipHello, is_protected: b
             "there: give all of them the same gossip.replicas, and each a rank of its own",
             is_transient=True,
         )
-    if difference := _difference(own.parameters, theirs.parameters):
+    if difference := _difference(layout, theirs.parameters):
         if not is_protected:
             text = "learner %d has another network: %s"
             _warnings.warning("network", text, theirs.rank, difference)
             difference = (
-                f"network {_digest(own.parameters)} here and {_digest(theirs.parameters)} there, "
-                f"and the log of learner {own.rank} names the first difference"
+                f"another network here than there, and the log of learner {own.rank} names the "
+                "first difference"
             )
         raise PeerRejected(f"{difference}: learners that gossip have the same network")
 
 
-def _digest(parameters: Sequence[wire.Parameter]) -> str:
-    names = "".join(f"{each.name}{list(each.shape)}" for each in parameters)
-    return hashlib.sha256(names.encode()).hexdigest()[:12]
-
-
-def _difference(own: Sequence[wire.Parameter], theirs: Sequence[wire.Parameter]) -> str:
-    """Describe the first difference of two layouts; empty if there is none."""
-    for here, there in zip(own, theirs, strict=False):
-        if here.name != there.name:
-            return f"parameter {here.name!r} here is {printable(there.name)!r} there"
-        if here.shape != there.shape:
-            shape = printable(list(there.shape))
-            return f"{here.name} has shape {list(here.shape)} here and {shape} there"
-    if len(own) != len(theirs):
-        return f"{len(own)} parameters here and {len(theirs)} there"
+def _difference(layout: ParameterLayout, theirs: Sequence[int]) -> str:
+    """Describe the first difference of a peer's parameters; empty if there is none."""
+    digests = layout.digests()
+    for name, shape, here, there in zip(layout.names, layout.shapes, digests, theirs, strict=False):
+        if here != there:
+            return f"{name} {list(shape)} here is not there, or has another shape or place"
+    if len(digests) != len(theirs):
+        return f"{len(digests)} parameters here and {len(theirs)} there"
     return ""

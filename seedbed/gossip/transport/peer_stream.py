@@ -8,8 +8,9 @@ import grpc.aio
 
 from seedbed.rpc import channels
 from seedbed.rpc.credentials import Credentials
+from seedbed.rpc.hello import hello_metadata
 from seedbed.rpc.reconnect import Attempts, describe, details_of
-from seedbed.rpc.stream import UnreadableMessage
+from seedbed.rpc.stream import Metadata, UnreadableMessage
 from seedbed.v1 import gossip_pb2 as wire
 from seedbed.v1 import gossip_pb2_grpc as wire_grpc
 
@@ -67,6 +68,10 @@ class PeerStream:
             if cause != last_cause:
                 last_cause = cause
                 log.info("learner %d at %s: %s", self.rank, self.address, cause)
+
+    def _metadata(self) -> Metadata:
+        """Return the metadata of a call to the peer."""
+        return hello_metadata(self._hello, self._credentials)
 
     def _attempts(self) -> Attempts:
         return Attempts()

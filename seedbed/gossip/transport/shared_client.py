@@ -70,9 +70,8 @@ class SharedCopyClient(PeerStream):
 
     @override
     async def _serve(self, channel: grpc.aio.Channel, stub: Any) -> None:
-        call = stub.Accumulate(metadata=self._credentials.metadata())
+        call = stub.Accumulate(metadata=self._metadata())
         stream = _Stream(call)
-        await stream.send(wire.AccumulateRequest(hello=self._hello))
         async with asyncio.timeout(WELCOME_S):
             newest = await self._parameters(stream)
         self.connected, self.rejection = True, ""

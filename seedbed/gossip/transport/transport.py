@@ -27,10 +27,11 @@ from seedbed.gossip.transport.peer_stream import PeerStream
 from seedbed.gossip.transport.shared_client import SharedCopyClient
 from seedbed.rpc.asyncio_server import AsyncioServerStream
 from seedbed.rpc.credentials import Credentials, Denial, is_local
+from seedbed.rpc.hello import hello_in
 from seedbed.rpc.reconnect import Attempts
 from seedbed.rpc.server import ServerThread
 from seedbed.rpc.stream import StreamEnded
-from seedbed.rpc.streams import OpenStreams, StreamRejected, expect_hello
+from seedbed.rpc.streams import OpenStreams, StreamRejected
 from seedbed.rpc.versions import GOSSIP_PROTOCOL_VERSION
 from seedbed.runtime.threads import Threads
 from seedbed.v1 import gossip_pb2 as wire
@@ -110,7 +111,7 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
             experiment=experiment.name,
             rank=rank,
             learners=membership.count,
-            parameters=layout.to_wire(),
+            parameters=layout.digests(),
             incarnation=secrets.randbits(63),
         )
         self.clients = {
@@ -120,9 +121,9 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
             for peer, address in enumerate(settings.addresses)
             if peer != rank
         }
-        # A chunk or a segment, and a hello, which names every parameter.
+        # A chunk or a segment.
         segment = 4 * (layout.size // membership.count + 1)
-        self.max_message_bytes = max(CHUNK_BYTES, segment) + 2 * hello.ByteSize() + 64 * 1024
+        self.max_message_bytes = max(CHUNK_BYTES, segment) + 64 * 1024
         self.ring: RingClient | None = None
         if settings.topology == "allreduce":
             following = (rank + 1) % membership.count
@@ -258,9 +259,9 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         return wire.ReduceReply()
 
     async def _check_hello(self, stream: _Stream, method: str) -> int:
-        """Read and check the hello, end the peer's older stream, and return the peer's rank."""
-        hello = await expect_hello(stream)
-        check_hello(self._hello, hello, self._is_protected)
+        """Check the Hello, end the peer's older stream, and return the peer's rank."""
+        hello = hello_in(stream.invocation_metadata(), wire.GossipHello)
+        check_hello(self._hello, hello, self._layout, self._is_protected)
         rank: int = hello.rank
         is_own = None
         if not self._processes.is_known(rank, hello.incarnation):
@@ -371,7 +372,7 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         while True:
             message = await stream.receive()
             self._processes.on_message(rank)
-            if message.WhichOneof("message") != "gradients":
+            if not message.HasField("gradients"):
                 raise ValueError("expected gradients")
             gradients = assembler.add(message.gradients)
             if gradients is not None:
@@ -390,8 +391,9 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         await self._streams.serve(stream, lambda: self._fetch(request, stream))
 
     async def _fetch(self, request: wire.FetchRequest, stream: _Stream) -> None:
+        hello = hello_in(stream.invocation_metadata(), wire.GossipHello)
         try:
-            check_hello(self._hello, request.hello, self._is_protected)
+            check_hello(self._hello, hello, self._layout, self._is_protected)
         except PeerRejected as rejection:
             code = grpc.StatusCode.UNAVAILABLE if rejection.is_transient else None
             raise StreamRejected(str(rejection), code or rejection.code) from rejection
@@ -399,7 +401,7 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
             stream,
             wire.FetchReply(
                 member=self.heartbeat(),
-                highest_iteration=self.membership.highest_iteration(request.hello.rank),
+                highest_iteration=self.membership.highest_iteration(hello.rank),
                 incarnation=self._hello.incarnation,
             ),
         )

@@ -30,6 +30,7 @@ from seedbed.replay.numbers import wrong_items
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc import channels
 from seedbed.rpc.credentials import Credentials
+from seedbed.rpc.hello import hello_metadata
 from seedbed.rpc.reconnect import FATAL, describe, details_of
 from seedbed.rpc.versions import OLDEST_REPLAY_PROTOCOL_VERSION, REPLAY_PROTOCOL_VERSION
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -112,13 +113,9 @@ class ShardClient:
 
     def _reset_streams(self) -> None:
         stream = partial(ShardStream, spec=self._spec, traffic=self.traffic)
-        self._inserts = stream(
-            "Insert", wire.InsertRequest, wire.InsertReply, PendingInsert.message
-        )
-        self._samples = stream("Sample", wire.SampleRequest, wire.SampleReply, ShardRequest.message)
-        self._updates = stream(
-            "Prioritize", wire.PrioritizeRequest, wire.PrioritizeReply, _numbered
-        )
+        self._inserts = stream("Insert", wire.InsertReply, PendingInsert.message)
+        self._samples = stream("Sample", wire.SampleReply, ShardRequest.message)
+        self._updates = stream("Prioritize", wire.PrioritizeReply, _numbered)
         self._streams = (self._inserts, self._samples, self._updates)
         # Answers with a total priority.
         self._answers = 0
@@ -213,12 +210,12 @@ class ShardClient:
             max_abs_reward=self._bounds.reward,
             max_abs_observation=self._bounds.observation,
         )
-        metadata = self._credentials.metadata()
+        metadata = hello_metadata(hello, self._credentials)
         async with asyncio.timeout(self._reply_timeout_s):
-            self.state = await self._inserts.open(self.address, channel, hello, metadata)
+            self.state = await self._inserts.open(self.address, channel, metadata)
             self._check_state(self.state)
             for stream in (self._samples, self._updates):
-                state = await stream.open(self.address, channel, hello, metadata)
+                state = await stream.open(self.address, channel, metadata)
                 self._check_state(state)
                 self.state = state
         self._get_state = channel.unary_unary(

@@ -12,7 +12,7 @@ import grpc.aio
 from seedbed.replay.codec import MESSAGE_BYTES, chunk_bytes, sequence_bytes, unpack
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc.local.messages import Answer
-from seedbed.rpc.stream import Stream
+from seedbed.rpc.stream import Metadata, Stream
 from seedbed.rpc.stream_factory import open_message_stream
 from seedbed.v1 import replay_pb2 as wire
 
@@ -27,7 +27,6 @@ class ShardStream:
 
     Args:
         name: Name of the method.
-        request: Class of the requests.
         reply: Class of the replies.
         serialize: From work and its number, 0, 1, 2, ..., to the pieces of a message.
         spec: Sizes of a sequence.
@@ -42,13 +41,12 @@ class ShardStream:
     def __init__(
         self,
         name: str,
-        request: Any,
         reply: Any,
         serialize: Callable[[Any, int], Pieces],
         spec: SequenceSpec,
         traffic: Counter[str],
     ) -> None:
-        self.name, self.request, self.reply = name, request, reply
+        self.name, self.reply = name, reply
         self._serialize, self._spec, self._traffic = serialize, spec, traffic
         self._unsent: asyncio.Queue[Any] = asyncio.Queue()
         self.unfinished: deque[Any] = deque()
@@ -57,19 +55,17 @@ class ShardStream:
         self._stream: Stream[Pieces, Answer] | None = None
 
     async def open(
-        self, address: str, channel: grpc.aio.Channel, hello: wire.ReplayHello, metadata: Any
+        self, address: str, channel: grpc.aio.Channel, metadata: Metadata
     ) -> wire.ShardState:
         """Begin the stream, and return the state with which the shard welcomes it.
 
         Args:
             address: `host:port` or `unix:PATH` of the shard.
             channel: Connection to it.
-            hello: First message.
-            metadata: Metadata of the call, with the learner's token.
+            metadata: Metadata of the call: the learner's credential and its Hello.
         """
         method, size = PREFIX + self.name, largest_payload(self.name, self._spec)
         self._stream = open_message_stream(address, channel, method, metadata, size)
-        await self._stream.send([self.request(hello=hello).SerializeToString()])
         answer = await self._stream.receive()
         message = unpack(self.reply, answer.data)[0]
         answer.release()

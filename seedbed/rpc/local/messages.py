@@ -2,7 +2,8 @@
 
 A request lies in a slot, and its answer takes the place of the request: the server needs no memory
 of its own, no peer waits for a slot of the other, and what is under way is bounded by the client.
-Answers come in the order of the requests, one for each.
+Answers come in the order of the requests, one for each. Before the first request the server may
+send one message in a packet, which answers the metadata.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from google.protobuf.message import DecodeError
 from seedbed.rpc.channels import MAX_MESSAGE_BYTES
 from seedbed.rpc.local.blocks import MessageBlock, OpenedMessageBlock, copy_pieces
 from seedbed.rpc.local.client import READS, LocalConnection
-from seedbed.rpc.local.packets import ANSWER, DONE, LARGEST_PACKET, LENT, InvalidBlock
+from seedbed.rpc.local.packets import ANSWER, DONE, FIRST_ANSWER, LARGEST_PACKET, LENT, InvalidBlock
 from seedbed.rpc.local.server import LocalMethod
 from seedbed.rpc.local.server_stream import LocalServerStream
 from seedbed.rpc.reconnect import FATAL
@@ -27,7 +28,7 @@ from seedbed.rpc.stream import Metadata, UnreadableMessage
 
 # Requests under way.
 SLOTS = 4
-# Of a message beside its payload: Hello with its entries, numbers of a request.
+# Of a message beside its payload: numbers of a request.
 _HEAD_BYTES = 256 * 1024
 
 _LENT = struct.Struct("<BQQQ")  # offset, bytes of the request, bytes that the answer may take
@@ -99,6 +100,8 @@ class MessageStream:
         """Return the next answer, as of `Stream`."""
         async with asyncio.timeout(timeout_s):
             packet = await self._packet()
+        if packet and packet[0] == FIRST_ANSWER:
+            return Answer(packet[1:])
         if not packet or packet[0] != ANSWER:
             raise self._connection.end_in(packet)
         try:
@@ -158,10 +161,12 @@ class MessageServerStream(LocalServerStream):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._rooms: deque[tuple[int, int]] = deque()
+        self._has_begun = False
 
     async def receive(self) -> memoryview:
         """Return the next request, in the client's memory, as of `ServerStream`."""
         packet = await self._receive()
+        self._has_begun = True
         if packet[0] != LENT:
             raise self._end_in(packet)
         try:
@@ -176,12 +181,16 @@ class MessageServerStream(LocalServerStream):
     def pack(self, pieces: Iterable[Any]) -> bytes:
         """Copy an answer to the place of the oldest request, and return its packet. Any thread.
 
+        Before the first request the packet has the answer in it.
+
         Args:
             pieces: of the serialized answer: bytes, or contiguous arrays.
 
         Raises:
             InvalidBlock: the answer is larger than the request allows, or the second one to it.
         """
+        if not self._has_begun:
+            return bytes((FIRST_ANSWER,)) + b"".join(pieces)
         if not self._rooms:
             raise InvalidBlock("a request of this size has one answer: ask for less")
         offset, room = self._rooms.popleft()

@@ -12,7 +12,7 @@ Status = tuple[grpc.StatusCode, str, bytes]
 
 # First byte of a packet. The client opens; both sides send messages; the client ends its side, and
 # the server ends the stream with a status.
-OPEN, MESSAGE, STEP, ACTIONS, DONE, END, LENT, ANSWER = range(8)
+OPEN, MESSAGE, STEP, ACTIONS, DONE, END, LENT, ANSWER, FIRST_ANSWER = range(9)
 # As much as gRPC's metadata may have; messages with large contents leave these in the memory.
 LARGEST_PACKET = 64 * 1024
 

@@ -17,13 +17,14 @@ from seedbed.rpc import channels
 from seedbed.rpc.credentials import Credentials, Denial
 from seedbed.rpc.local.packets import LARGEST_PACKET, opened_by
 from seedbed.rpc.local.server_stream import Ended, LocalServerStream
-from seedbed.rpc.streams import HELLO_TIMEOUT_S
 from seedbed.runtime.peer_log import PeerLog
 from seedbed.runtime.text import printable
 
 log = logging.getLogger(__name__)
 
 _BACKLOG = 1024
+# Longest wait for the first packet of a client.
+OPEN_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ class LocalServer:
         readable = asyncio.Event()
         self._loop.add_reader(connection, readable.set)
         try:
-            async with asyncio.timeout(HELLO_TIMEOUT_S):
+            async with asyncio.timeout(OPEN_TIMEOUT_S):
                 await readable.wait()
         finally:
             self._loop.remove_reader(connection)

@@ -1,16 +1,14 @@
 """Validation of Hello, which comes with the call of an actor."""
 
-from contextlib import suppress
 from dataclasses import dataclass
-
-from google.protobuf.message import DecodeError
 
 from seedbed.config.learner import Learner
 from seedbed.rpc.channels import MAX_MESSAGE_BYTES
+from seedbed.rpc.hello import HELLO_KEY, NoHello, hello_in
 from seedbed.rpc.spaces import observation_from_wire, space_from_wire
 from seedbed.rpc.step_codec import Step, kind_of
 from seedbed.rpc.stream import Metadata
-from seedbed.rpc.versions import HELLO_KEY, OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
+from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from seedbed.runtime.limits import usable_memory_bytes
 from seedbed.runtime.text import counted, printable
 from seedbed.services.learner.sessions.rejections import InvalidStep, SpecMismatch
@@ -36,20 +34,18 @@ class Handshake:
     spec: EnvironmentSpec
 
 
-def hello_in(metadata: Metadata) -> wire.Hello:
-    """Return the Hello in the metadata of a call.
+def actor_hello(metadata: Metadata) -> wire.Hello:
+    """Return the Hello in the metadata of an actor's call.
 
     Raises:
         InvalidStep: there is none, or it is not a Hello.
     """
-    data = dict(metadata).get(HELLO_KEY)
-    wrong = "nothing"
-    if isinstance(data, bytes):
-        with suppress(DecodeError):
-            return wire.Hello.FromString(data)
-        wrong = "bytes that are none"
-    advice = "see Act in proto/seedbed/v1/inference.proto"
-    raise InvalidStep("hello", f"Hello in the metadata {HELLO_KEY}", wrong, advice)
+    try:
+        return hello_in(metadata, wire.Hello)
+    except NoHello as error:
+        advice = "see Act in proto/seedbed/v1/inference.proto"
+        expected = f"Hello in the metadata {HELLO_KEY}"
+        raise InvalidStep("hello", expected, error.received, advice) from None
 
 
 def validate_hello(

@@ -22,9 +22,9 @@ from seedbed.services.learner.sessions.answers import Answers
 from seedbed.services.learner.sessions.batchers import Batchers
 from seedbed.services.learner.sessions.handshake import (
     Handshake,
+    actor_hello,
     check_first_spec,
     goodbye_in,
-    hello_in,
     validate_hello,
     welcome_to,
 )
@@ -108,7 +108,7 @@ class InferenceServicer:
             await self._end_stream(stream)
             return
         try:
-            handshake = await self._handshake(hello_in(stream.invocation_metadata()))
+            handshake = await self._handshake(actor_hello(stream.invocation_metadata()))
             slots = self._slots.allocate(handshake.num_envs)
             self._numbers += 1
             task = asyncio.current_task()

@@ -17,7 +17,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from seedbed.rpc import channels
-from seedbed.rpc.versions import HELLO_KEY, OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
+from seedbed.rpc.hello import HELLO_KEY
+from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.services.learner import base
 from seedbed.v1 import inference_pb2 as wire

@@ -18,6 +18,7 @@ from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc import channels
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.v1 import replay_pb2 as wire
+from tests.support.raw_wire import metadata_of
 from tests.support.replay_content import SPEC, check_whole, chunk
 from tests.support.shard_process import shards
 from tests.support.sharded_replay import WAIT_S, evenly, fill, hello, replay_of
@@ -91,9 +92,9 @@ def test_memory_of_a_shard_stays_bounded(tmp_path: Path) -> None:
         before, page = resident(pid), os.sysconf("SC_PAGE_SIZE")
         with channels.channel(made[0].address) as channel:
             call: Any = channel.stream_stream("/seedbed.v1.Replay/Sample")
-            first = wire.SampleRequest(hello=hello(spec=spec_message(spec))).SerializeToString()
+            metadata = metadata_of(hello(spec=spec_message(spec)))
             ask = wire.SampleRequest(request=1, uniform=evenly(20_000).tobytes())
-            replies = call(iter([first, ask.SerializeToString()]), timeout=WAIT_S)
+            replies = call(iter([ask.SerializeToString()]), metadata=metadata, timeout=WAIT_S)
             next(replies)
             next(replies)  # of 8 GB; then the client does not read
             seen = [made[0].state().sampled]

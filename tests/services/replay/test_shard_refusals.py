@@ -19,6 +19,7 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.v1 import replay_pb2 as wire
 from tests.rpc.test_tls import certified, write
 from tests.support.processes import free_port
+from tests.support.raw_wire import metadata_of
 from tests.support.replay_content import SPEC, check_whole, chunk
 from tests.support.shard_process import ShardProcess, error_of, insert_message, shards
 from tests.support.sharded_replay import WAIT_S, evenly, fill, hello, replay_of
@@ -106,41 +107,38 @@ def test_bad_priorities_and_blocks_are_refused_here(tmp_path: Path) -> None:
 
 
 def test_whatever_comes_over_the_wire_the_shard_lives(tmp_path: Path) -> None:
-    insert = wire.InsertRequest(hello=hello()).SerializeToString()
-    sample = wire.SampleRequest(hello=hello()).SerializeToString()
-    prioritize = wire.PrioritizeRequest(hello=hello()).SerializeToString()
+    own, old = hello(), hello(protocol_version=9, oldest_protocol_version=9)
     good = chunk(SPEC, 0, 0, 2)
     whole = insert_message(good, slice(0, 2), 1, 0)
     bad_shape = spec_message(SPEC)
     bad_shape.observation.dtype = "object"
     long_name = spec_message(replace(SPEC, environment="x" * 257))
     invalid, refused = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION
-    cases: list[tuple[str, list[bytes], grpc.StatusCode, str]] = [
-        ("Insert", [b"\xff\xff\xff"], invalid, "Insert"),
-        ("Insert", [], invalid, "nothing instead of hello"),
-        ("Insert", [whole], invalid, "hello must come first"),
-        ("Insert", [insert, whole[:-5]], invalid, "longer than its message"),
-        ("Insert", [insert, wire.InsertRequest(environments=2, payload=b"ab").SerializeToString()],
-         invalid, "2 came"),
-        ("Sample", [sample, wire.SampleRequest(uniform=b"abc").SerializeToString()], invalid,
-         "numbers of 8 bytes"),
-        ("Prioritize", [prioritize, wire.PrioritizeRequest(key=bytes(8)).SerializeToString()],
-         invalid, "priorities"),
-        ("Insert", [wire.InsertRequest(hello=hello(spec=bad_shape)).SerializeToString()], invalid,
-         "cannot be"),
-        ("Insert", [wire.InsertRequest(hello=hello(spec=long_name)).SerializeToString()], invalid,
-         "name of 257 characters: at most 256"),
-        ("Insert", [wire.InsertRequest(hello=hello(protocol_version=9, oldest_protocol_version=9))
-                    .SerializeToString()], refused, "run the same release"),
-    ]  # fmt: skip
+    two_bytes = wire.InsertRequest(environments=2, payload=b"ab").SerializeToString()
+    three_bytes = wire.SampleRequest(uniform=b"abc").SerializeToString()
+    no_priority = wire.PrioritizeRequest(key=bytes(8)).SerializeToString()
+    cases: list[tuple[str, Any, list[bytes], grpc.StatusCode, str]] = [
+        ("Insert", own, [b"\xff\xff\xff"], invalid, "Insert"),
+        ("Insert", None, [whole], invalid, "metadata seedbed-hello-bin, not nothing"),
+        ("Insert", b"\xff\xff", [whole], invalid, "not bytes that are none"),
+        ("Insert", own, [whole[:-5]], invalid, "longer than its message"),
+        ("Insert", own, [two_bytes], invalid, "2 came"),
+        ("Sample", own, [three_bytes], invalid, "numbers of 8 bytes"),
+        ("Prioritize", own, [no_priority], invalid, "priorities"),
+        ("Insert", hello(spec=bad_shape), [], invalid, "cannot be"),
+        ("Insert", hello(spec=long_name), [], invalid, "name of 257 characters: at most 256"),
+        ("Insert", old, [], refused, "run the same release"),
+    ]
     with shards(tmp_path, 1) as made:
         with replay_of(made) as replay:
             fill(replay, range(2), chunks=3)
         state = made[0].state()
-        for name, messages, code, words in cases:
+        for name, first, messages, code, words in cases:
             with channels.channel(made[0].address) as channel:
                 call: Any = channel.stream_stream(f"/seedbed.v1.Replay/{name}")
-                got, said = error_of(call(iter(messages), timeout=WAIT_S))
+                got, said = error_of(
+                    call(iter(messages), metadata=metadata_of(first), timeout=WAIT_S)
+                )
                 assert (got, words in said) == (code, True), f"{name}: {got} {said}"
         after = made[0].state()
         assert (after.size, after.total_priority) == (state.size, state.total_priority)
@@ -164,16 +162,14 @@ def test_two_shards_on_one_volume(tmp_path: Path) -> None:
 def test_a_learner_takes_over_an_empty_shard(tmp_path: Path, directory: bool) -> None:
     """A stranger's Hello, without a sequence, keeps no learner away; nobody drops sequences."""
     strange = spec_message(replace(SPEC, steps=SPEC.steps + 1))
-    stranger = wire.InsertRequest(hello=hello(spec=strange)).SerializeToString()
+    stranger, own = metadata_of(hello(spec=strange)), metadata_of(hello())
     with shards(tmp_path, 1, directory=directory) as made:
         with channels.channel(made[0].address) as channel:
             call: Any = channel.stream_stream("/seedbed.v1.Replay/Insert")
             opened = queue.SimpleQueue[Any]()
-            opened.put(stranger)
-            open_call = call(iter(opened.get, None), timeout=WAIT_S)
+            open_call = call(iter(opened.get, None), metadata=stranger, timeout=WAIT_S)
             assert next(open_call)
-            own = wire.InsertRequest(hello=hello()).SerializeToString()
-            code, said = error_of(call(iter([own]), timeout=WAIT_S))
+            code, said = error_of(call(iter([]), metadata=own, timeout=WAIT_S))
             assert code == grpc.StatusCode.FAILED_PRECONDITION  # the stranger's stream is open
             opened.put(None)
             assert list(open_call) == []
@@ -181,7 +177,7 @@ def test_a_learner_takes_over_an_empty_shard(tmp_path: Path, directory: bool) ->
             fill(replay, range(2), chunks=3)
         with channels.channel(made[0].address) as channel:
             call = channel.stream_stream("/seedbed.v1.Replay/Insert")
-            code, said = error_of(call(iter([stranger]), timeout=WAIT_S))
+            code, said = error_of(call(iter([]), metadata=stranger, timeout=WAIT_S))
             assert code == grpc.StatusCode.FAILED_PRECONDITION
             assert "this shard holds" in said
         assert made[0].state().size > 0
