@@ -7,6 +7,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,10 +16,12 @@ import grpc.aio
 from grpc._cython import cygrpc
 
 from seedbed.rpc import channels
-from tests.storm.streams import Verdict
+from tests.storm.credentials import Caller
+from tests.storm.streams import Verdict, verdict
 
 STREAM_S = 60.0  # a stream without an end after it counts as unanswered
 STREAMS_A_CHANNEL = 200
+REFUSED_SHARE = 0.1  # of the streams, which carry the credential of another role, or none
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class Tally:
 
     messages: int = 0
     streams: int = 0
+    refused: int = 0  # for their credential
     unanswered: int = 0
     cut: int = 0
     codes: Counter[str] = field(default_factory=Counter)
@@ -58,48 +62,74 @@ class Tally:
     def add(self, other: Tally) -> None:
         self.messages += other.messages
         self.streams += other.streams
+        self.refused += other.refused
         self.unanswered += other.unanswered
         self.cut += other.cut
         self.codes.update(other.codes)
         self.mismatches += other.mismatches
 
 
-async def fuzz(
-    address: str,
-    method: Method,
-    seed: int,
-    messages: int,
-    deadline: float,
-    metadata: Sequence[tuple[str, str]] = (),
-) -> Tally:
+@dataclass(frozen=True)
+class Door:
+    """A method at an address, and the clients that try it.
+
+    Attributes:
+        address: of its server.
+        method: the method.
+        callers: clients with right and with wrong credentials.
+    """
+
+    address: str
+    method: Method
+    callers: Sequence[Caller]
+
+    def caller(self, chance: random.Random) -> Caller:
+        """Draw a client: most are served."""
+        is_refused = chance.random() < REFUSED_SHARE
+        return chance.choice([one for one in self.callers if (one.refusal is None) != is_refused])
+
+
+async def fuzz(door: Door, seed: int, messages: int, deadline: float) -> Tally:
     """Send streams until `messages` were sent or `deadline` (by `time.monotonic`) has passed."""
     tally, numbers = Tally(), iter(range(10**9))
 
     async def worker() -> None:
         while tally.messages < messages and time.monotonic() < deadline:
-            async with channels.aio_channel(address) as channel:
+            async with AsyncExitStack() as stack:
+                opened: dict[int, grpc.aio.Channel] = {}
                 for _ in range(STREAMS_A_CHANNEL):
                     if tally.messages >= messages or time.monotonic() >= deadline:
                         return
-                    await _one(channel, method, f"{seed}/{next(numbers)}", tally, metadata)
+                    chance = random.Random(text := f"{seed}/{next(numbers)}")
+                    caller = door.caller(chance)
+                    if id(caller) not in opened:
+                        channel = channels.aio_channel(door.address, caller.credentials)
+                        opened[id(caller)] = await stack.enter_async_context(channel)
+                    stream = door.method.make(chance)
+                    await _one(opened[id(caller)], door.method, caller, stream, text, tally)
 
-    await asyncio.gather(*(worker() for _ in range(method.side_by_side)))
+    await asyncio.gather(*(worker() for _ in range(door.method.side_by_side)))
     return tally
 
 
 async def _one(
-    channel: grpc.aio.Channel, method: Method, seed: str, tally: Tally, metadata: Any
+    channel: grpc.aio.Channel,
+    method: Method,
+    caller: Caller,
+    stream: list[bytes],
+    seed: str,
+    tally: Tally,
 ) -> None:
-    """Send the stream of a seed, and hold its end against the judge."""
-    stream = method.make(random.Random(seed))
-    expected = method.judge(stream)
+    """Send a stream, and hold its end against the judge."""
+    expected = method.judge(stream) if caller.refusal is None else verdict(caller.refusal)
     tally.streams += 1
+    tally.refused += caller.refusal is not None
     tally.messages += len(stream)
     hello, written = (), stream
     if method.hello_key and stream:
         hello, written = ((method.hello_key, stream[0]),), stream[1:]
     call = channel.stream_stream(method.path)(
-        metadata=(*metadata, *hello), timeout=STREAM_S, wait_for_ready=True
+        metadata=(*caller.credentials.metadata(), *hello), timeout=STREAM_S, wait_for_ready=True
     )
     answers, wrong = 0, ""
     writing = asyncio.create_task(_write(call, written))

@@ -14,10 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.storm import faults
-from tests.storm.runs import (
-    LEARNED,
-    LearningRun,
-    Victim,
+from tests.storm.run_files import (
     alive,
     check_files,
     counters,
@@ -28,6 +25,7 @@ from tests.storm.runs import (
     status,
     updates,
 )
+from tests.storm.runs import LEARNED, LearningRun, Victim
 from tests.storm.targets import memory_mb
 from tests.support.processes import parent
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import operator
 import os
@@ -10,86 +9,23 @@ import platform
 import random
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import grpc
-
 from tests.storm import faults, targets
-from tests.storm.fuzz import Method, Tally, fuzz
+from tests.storm.credentials import RoleFiles
+from tests.storm.fuzz import Tally
+from tests.storm.fuzzer import Fuzzer
 from tests.storm.kills import Outcome, Storm
-from tests.storm.runs import RUNS, LearningRun, running
+from tests.storm.runs import RUNS, LearningRun, VtraceRun, running
 from tests.support.processes import ROOT
 
 LONGEST_MINUTES = 40
-MESSAGES_A_TURN = 300
 MESSAGES_A_SECOND = 450.0  # two cores are shared with runs that learn
 MOST_LISTED = 20
-# A stream to a process that is hit meanwhile.
-_CUT = frozenset(
-    {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED}
-)
-
-
-class Fuzzer:
-    """Sends mutated messages to all targets by turns, in a thread.
-
-    Attributes:
-        tallies: results by method.
-    """
-
-    def __init__(self, seed: int, methods: list[tuple[str, Method]], rate: float) -> None:
-        self._seed, self._rate = seed, rate
-        self._methods = methods
-        self._learner: list[tuple[str, Method]] = []
-        self.tallies: dict[str, Tally] = {}
-        self._stop = threading.Event()
-        self._turn = threading.Lock()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self.failure: BaseException | None = None
-
-    def attack(self, learner: str | None) -> None:
-        """Attack the learner at an address too; None: no learner any more."""
-        act = replace(targets.ACT, cut=_CUT)
-        with self._turn:  # no stream is open to a learner that ends
-            self._learner = [] if learner is None else [(learner, act)] * 4
-
-    def __enter__(self) -> Fuzzer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._turns())
-        except BaseException as error:
-            self.failure = error
-
-    async def _turns(self) -> None:
-        turn, began, sent = 0, time.monotonic(), 0
-        while not self._stop.is_set():
-            with self._turn:
-                methods = [*self._methods, *self._learner]
-                address, method = methods[turn % len(methods)]
-                tally = await fuzz(
-                    address,
-                    method,
-                    self._seed * 1_000_000 + turn,
-                    MESSAGES_A_TURN,
-                    time.monotonic() + 10.0,
-                )
-            self.tallies.setdefault(method.path.removeprefix("/seedbed.v1."), Tally()).add(tally)
-            turn, sent = turn + 1, sent + tally.messages
-            ahead_s = sent / self._rate - (time.monotonic() - began)
-            await asyncio.sleep(max(0.02, min(ahead_s, 1.0)))
 
 
 def run_part(
@@ -114,17 +50,18 @@ def run_part(
         clocks = folder / "clocks"
         clocks.mkdir()
         stack.enter_context(faults.movable_clocks(clocks))
+        files = RoleFiles(folder / "credentials")
         attacked = [
-            stack.enter_context(targets.shard(folder / "fuzzed-shard")),
-            stack.enter_context(targets.gossip(folder / "fuzzed-gossip")),
+            stack.enter_context(targets.shard(folder / "fuzzed-shard", files)),
+            stack.enter_context(targets.gossip(folder / "fuzzed-gossip", files)),
         ]
         memory = {target.name: [targets.memory_mb(target.pid)] for target in attacked}
-        methods = [one for target in attacked for one in target.methods]
-        with Fuzzer(seed, methods, rate) as fuzzer:
+        doors = [one for target in attacked for one in target.doors]
+        with Fuzzer(seed, doors, rate) as fuzzer:
             for kind in chance.sample(runs, len(runs)):
-                with running(kind, folder / kind.name, seed) as run:
-                    if kind is LearningRun:
-                        fuzzer.attack(f"unix:{run.cluster.run}/learner.sock")
+                with running(kind, folder / kind.name, seed, files) as run:
+                    if isinstance(run, VtraceRun):
+                        fuzzer.attack(run.door())
                     storm = Storm(run, chance.randrange(2**32))
                     deadline = time.monotonic() + 60 * minutes / len(runs)
                     storm.until(deadline)
@@ -155,6 +92,7 @@ def _report(
         f"{platform.python_version()}",
         "messages": {path: one.messages for path, one in tallies.items()},
         "streams": sum(one.streams for one in tallies.values()),
+        "refused": sum(one.refused for one in tallies.values()),
         "cut": sum(one.cut for one in tallies.values()),
         "unanswered": sum(one.unanswered for one in tallies.values()),
         "mismatches": {path: len(one.mismatches) for path, one in tallies.items()},
@@ -180,7 +118,7 @@ def add_up(parts: list[dict[str, Any]]) -> dict[str, Any]:
     """Add up parts: counts are summed, and of a longest time or a growth the largest counts."""
     total = copy.deepcopy(parts[0])
     for part in parts[1:]:
-        for key in ("parts", "minutes", "seconds", "streams", "cut", "unanswered"):
+        for key in ("parts", "minutes", "seconds", "streams", "refused", "cut", "unanswered"):
             total[key] += part[key]
         for key in ("messages", "mismatches", "frames_lost"):
             _merge(total[key], part[key], operator.add)
@@ -246,7 +184,7 @@ def table(total: dict[str, Any]) -> str:
     growth = ", ".join(f"{name} {mb:+} MB" for name, mb in total["growth_mb"].items())
     summary = [
         f"Mutated messages: {sum(total['messages'].values()):,} in {total['streams']:,} streams "
-        f"({messages}).",
+        f"({messages}); {total['refused']:,} streams had the credential of another role, or none.",
         f"Answers that the judges call wrong: {sum(total['mismatches'].values())}; unanswered: "
         f"{total['unanswered']}; not judged, because the process was hit: {total['cut']}.",
         f"Growth of the fuzzed processes: {growth}.",

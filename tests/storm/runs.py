@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-
-from seedbed.checkpoints.store import CheckpointStore
-from seedbed.runs.progress import load_progress
+from seedbed.runtime.tokens import Role
+from tests.storm import targets
+from tests.storm.credentials import RoleFiles
+from tests.storm.fuzz import Door
 from tests.storm.proxy import StormyProxy
-from tests.support.processes import START_S, Cluster, Process, parent
+from tests.storm.run_files import alive, children, newest_name, status, updates
+from tests.support.processes import START_S, Cluster, Process, free_port, guarded, parent
 from tests.support.shard_process import ShardProcess
 from tests.support.waiting import wait_for
 
@@ -53,23 +52,29 @@ class Victim(NamedTuple):
 class LearningRun:
     """A run of one learner that `seedbed train` starts.
 
+    Args:
+        folder: a new one.
+        seed: of the proxies.
+        files: credentials of its processes.
+
     Attributes:
         name: of the run.
         directories: run directory of each learner.
         proxies: proxies between its processes.
     """
 
-    name = "vtrace"
+    name = "train"
     overrides: tuple[str, ...] = ("actor.processes=1", *VTRACE)
     arguments: tuple[str, ...] = ()
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, files: RoleFiles) -> None:
         folder.mkdir(parents=True)
-        self.seed = seed
+        self.seed, self.files = seed, files
         self.cluster = Cluster(folder, *COMMON, *self.overrides, *self._more(folder))
         self.directories = self._directories()
         self.proxies = self._make_proxies()
         self.train: Process
+        self._learner = 0  # the process that trains; `train` may be its guard
         self._actors: list[Process] = []
 
     def _more(self, folder: Path) -> tuple[str, ...]:
@@ -110,15 +115,21 @@ class LearningRun:
 
     def victims(self) -> list[Victim]:
         """List the processes that run now."""
-        made = [Victim("learner", self.train.pid, self._start_train, tuple(self.directories))]
-        made += [Victim("actor", pid, None) for pid in self.train.children()]
+        self._learner = guarded(self.train.pid)
+        made = [Victim("learner", self._learner, self._start_train, tuple(self.directories))]
+        made += [Victim("actor", pid, None) for pid in self._supervised_actors()]
         for index, actor in enumerate(self._actors):
             start = lambda index=index: self._start_actor(index)  # noqa: E731
             made.append(Victim("actor", actor.pid, start))
         return made
 
+    def _supervised_actors(self) -> set[int]:
+        return self.train.children()
+
     def exit_code(self, pid: int) -> int | None:
         """Wait for a process that was started here; None for a child of one."""
+        if pid == self._learner:
+            return self.train.wait(START_S)
         for process in (self.train, *self._actors):
             if process.pid == pid:
                 return process.wait(START_S)
@@ -139,7 +150,7 @@ class LearningRun:
 
     def pids(self) -> dict[str, int]:
         """Return the processes whose memory is reported, by name."""
-        return {self.name: self.train.pid}
+        return {self.name: guarded(self.train.pid)}
 
     def end(self) -> int:
         """Send SIGTERM; return the exit code of the run."""
@@ -156,6 +167,45 @@ class LearningRun:
         self.cluster.close()
         for proxy in self.proxies:
             proxy.close()
+
+
+class VtraceRun(LearningRun):
+    """A learner and actors with tokens: four over TLS and a proxy, one on a unix socket."""
+
+    name = "vtrace"
+
+    def _make_proxies(self) -> list[StormyProxy]:
+        self._port = free_port()
+        return [StormyProxy(f"127.0.0.1:{self._port}", self.seed)]
+
+    def _remote_actors(self) -> int:
+        return 5
+
+    def _start_train(self) -> None:
+        (self.cluster.run).mkdir(exist_ok=True)
+        listen = ("--listen", f"127.0.0.1:{self._port}", "--listen", self._socket)
+        self.train = self.cluster.start(
+            *("learner", "--run-dir", str(self.cluster.run), *listen),
+            *self.files.options(Role.LEARNER, tls=True),
+        )
+
+    @property
+    def _socket(self) -> str:
+        return f"unix:{self.cluster.run}/learner.sock"
+
+    def _start_actor(self, index: int) -> None:
+        address = self.proxies[0].address if index else self._socket
+        options = self.files.options(Role.ACTOR, tls=True)
+        words = ("--learner", address, "--index", str(index + 1), *options)
+        self._actors[index : index + 1] = [self.cluster.start("actor", *words)]
+
+    def _supervised_actors(self) -> set[int]:
+        return set()
+
+    def door(self) -> Door:
+        """Return the door of the learner, for mutated messages."""
+        callers = self.files.callers(Role.LEARNER, targets.ACT.path, tls=True)
+        return Door(f"127.0.0.1:{self._port}", targets.ACT, callers)
 
 
 class ReplayRun(LearningRun):
@@ -258,87 +308,16 @@ class GossipRun(LearningRun):
         }
 
 
-RUNS = (LearningRun, ReplayRun, GossipRun)
+RUNS = (VtraceRun, ReplayRun, GossipRun)
 
 
 @contextlib.contextmanager
-def running(kind: type[LearningRun], folder: Path, seed: int) -> Iterator[LearningRun]:
-    run = kind(folder, seed)
+def running(
+    kind: type[LearningRun], folder: Path, seed: int, files: RoleFiles
+) -> Iterator[LearningRun]:
+    run = kind(folder, seed, files)
     try:
         run.start()
         yield run
     finally:
         run.close()
-
-
-# --- what a run directory says -------------------------------------------------------------------
-
-
-def alive(pid: int) -> bool:
-    return parent(pid) is not None
-
-
-def children(pid: int) -> list[int]:
-    numbers = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal())
-    return [number for number in numbers if parent(number) == pid]
-
-
-def status(directory: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads((directory / "status.json").read_text()))
-    except (OSError, ValueError):
-        return {}
-
-
-def counters(directory: Path) -> dict[str, Any]:
-    return dict(status(directory).get("counters", {}))
-
-
-def updates(directory: Path) -> int:
-    return int(counters(directory).get("updates", 0))
-
-
-def newest_name(directory: Path) -> str:
-    """Return the name of the newest checkpoint; empty where there is none."""
-    found = sorted((directory / "checkpoints").glob("checkpoint-*.safetensors"))
-    return found[-1].name if found else ""
-
-
-def newest_frames(directory: Path) -> int:
-    """Return the frames of the newest whole checkpoint."""
-    newest = CheckpointStore(str(directory / "checkpoints")).newest()
-    return 0 if newest is None else int(newest.meta["counters"]["env_frames"])
-
-
-def resumed(directory: Path) -> list[int]:
-    """Return the frames at which processes of a learner have resumed, as its log says."""
-    text = (directory / "logs" / "learner.log").read_text(errors="replace")
-    return [int(number) for number in re.findall(r"resumed at frame (\d+)", text)]
-
-
-def check_files(directory: Path) -> list[str]:
-    """Read every checkpoint and the CSV of a learner; return what is wrong with them."""
-    wrong = []
-    store = CheckpointStore(str(directory / "checkpoints"))
-    for name in store.names():
-        try:
-            arrays = store.read(name).arrays
-        except Exception as error:
-            wrong.append(f"{directory}/{name}: {error}")
-            continue
-        if not all(np.isfinite(one).all() for one in arrays.values() if one.dtype.kind == "f"):
-            wrong.append(f"{directory}/{name} holds NaN or infinite numbers")
-    if not store.names():
-        wrong.append(f"{directory} has no checkpoint")
-    head, *rows = (directory / "progress.csv").read_text().splitlines()
-    torn = [row for row in rows if row.count(",") != head.count(",")]
-    if torn:
-        wrong.append(f"{directory}: {len(torn)} of {len(rows)} rows of progress.csv are torn")
-    return wrong
-
-
-def returns(directory: Path) -> list[float]:
-    """Return the mean returns of the training: the first one, the best and the last."""
-    means = load_progress(directory)["mean_return"]
-    means = means[np.isfinite(means)]
-    return [float(means[0]), float(means.max()), float(means[-1])] if len(means) else [0.0] * 3

@@ -9,10 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import grpc
+
+from seedbed.runtime.tokens import Role
 from tests.storm import judge_act, judge_gossip, judge_replay
-from tests.storm.fuzz import Method
+from tests.storm.credentials import RoleFiles
+from tests.storm.fuzz import Door, Method
 from tests.storm.judge_replay import CAPACITY, EXPONENT
-from tests.support.processes import ROOT
+from tests.support.processes import ROOT, free_port
 from tests.support.shard_process import ShardProcess
 
 _HELLO = "seedbed-hello-bin"
@@ -27,8 +31,13 @@ def is_actions(reply: bytes) -> bool:
     return judge_act.wire.LearnerMessage.FromString(reply).HasField("actions")
 
 
+# A stream to a learner that is hit meanwhile.
+_CUT = frozenset(
+    {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED}
+)
 ACT = Method(
     *("/seedbed.v1.Inference/Act", judge_act.stream, judge_act.judge, is_actions),
+cut=_CUT,
     hello_key=_HELLO,
 )
 REPLAY = tuple(
@@ -73,31 +82,43 @@ GOSSIP = (_PUSH, _FETCH, _REDUCE)
 
 
 class Target:
-    """A process of its own and the methods that it serves, by address."""
+    """A process of its own and the methods that it serves."""
 
-    def __init__(self, name: str, pid: int, methods: list[tuple[str, Method]]) -> None:
-        self.name, self.pid, self.methods = name, pid, methods
+    def __init__(self, name: str, pid: int, doors: list[Door]) -> None:
+        self.name, self.pid, self.doors = name, pid, doors
+
+
+class _TcpShard(ShardProcess):
+    over_tcp = True
 
 
 @contextmanager
-def shard(folder: Path) -> Iterator[Target]:
+def shard(folder: Path, files: RoleFiles) -> Iterator[Target]:
+    """Start a shard that demands tokens and certificates."""
     folder.mkdir()
-    made = ShardProcess(folder, CAPACITY, EXPONENT).start().listening()
+    made = _TcpShard(folder, CAPACITY, EXPONENT)
+    made.start(*files.options(Role.SHARD, tls=True)).listening()
     try:
         assert made.process is not None
-        methods = [(made.address, method) for method in REPLAY]
-        yield Target("shard", made.process.pid, methods)
+        doors = [
+            Door(made.address, method, files.callers(Role.SHARD, method.path, tls=True))
+            for method in REPLAY
+        ]
+        yield Target("shard", made.process.pid, doors)
         made.process.runs()
     finally:
         made.end()
 
 
 @contextmanager
-def gossip(folder: Path) -> Iterator[Target]:
+def gossip(folder: Path, files: RoleFiles) -> Iterator[Target]:
+    """Start transports of gossip with tokens, and of all-reduce with certificates as well."""
     folder.mkdir()
+    port = free_port()
+    options = files.options(Role.LEARNER, tls=True)
     with (folder / "stderr").open("wb") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.storm.gossip_host", str(folder)],
+            [sys.executable, "-m", "tests.storm.gossip_host", str(folder), f"{port}", *options],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -106,10 +127,16 @@ def gossip(folder: Path) -> Iterator[Target]:
     assert process.stdout is not None
     try:
         assert process.stdout.readline() == b"ready\n", (folder / "stderr").read_text()
-        of_gossip, of_ring = (f"unix:{folder}/{kind}-0" for kind in ("gossip", "allreduce"))
-        methods = [(of_gossip, _PUSH), (of_gossip, _FETCH), (of_gossip, _NO_REDUCE)]
-        methods += [(of_ring, _PUSH), (of_ring, _FETCH), (of_ring, _REDUCE)]
-        yield Target("gossip", process.pid, methods)
+        of_gossip, of_ring = f"unix:{folder}/gossip-0", f"127.0.0.1:{port}"
+        doors = [
+            Door(address, method, files.callers(Role.LEARNER, method.path, tls))
+            for address, methods, tls in (
+                (of_gossip, (_PUSH, _FETCH, _NO_REDUCE), False),
+                (of_ring, (_PUSH, _FETCH, _REDUCE), True),
+            )
+            for method in methods
+        ]
+        yield Target("gossip", process.pid, doors)
         assert process.poll() is None, (folder / "stderr").read_text()
     finally:
         process.kill()

@@ -21,6 +21,7 @@ PART: dict[str, Any] = {
     "machine": "2 cores",
     "messages": {"Act": 7},
     "streams": 3,
+    "refused": 1,
     "cut": 1,
     "unanswered": 0,
     "mismatches": {"Act": 0},

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.storm.part import run_part, table
-from tests.storm.runs import LearningRun
+from tests.storm.runs import VtraceRun
 
 MOST_GROWTH_MB = 100
 
 
 @pytest.mark.slow
 def test_a_slice_of_the_storm() -> None:
-    part = run_part(seed=7, minutes=0.4, runs=(LearningRun,))
+    part = run_part(seed=7, minutes=0.25, runs=(VtraceRun,))
     print(table(part))
     assert part["problems"] == []
     assert part["examples"] == []
