@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 
 from tests.storm.fuzz import Door, Tally, fuzz
+from tests.storm.problems import Problems
 
 MESSAGES_A_TURN = 300
 LEARNERS_SHARE = 4  # turns of the learner for each one of another method
@@ -18,6 +19,7 @@ class Fuzzer:
 
     Attributes:
         tallies: results by method.
+        mismatches: streams that ended otherwise than their judge says.
     """
 
     def __init__(self, seed: int, doors: Sequence[Door], rate: float) -> None:
@@ -25,6 +27,7 @@ class Fuzzer:
         self._doors = [*doors]
         self._learner: list[Door] = []
         self.tallies: dict[str, Tally] = {}
+        self.mismatches = Problems()
         self._stop = threading.Event()
         self._turn = threading.Lock()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -58,6 +61,7 @@ class Fuzzer:
                 tally = await fuzz(door, self._seed * 1_000_000 + turn, MESSAGES_A_TURN, until)
             name = door.method.path.removeprefix("/seedbed.v1.")
             self.tallies.setdefault(name, Tally()).add(tally)
+            self.mismatches.say(tally.mismatches)
             turn, sent = turn + 1, sent + tally.messages
             ahead_s = sent / self._rate - (time.monotonic() - began)
             await asyncio.sleep(max(0.02, min(ahead_s, 1.0)))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.storm import faults
+from tests.storm.problems import Problems
 from tests.storm.run_files import (
     alive,
     check_files,
@@ -55,7 +56,7 @@ class Outcome:
     longest_stall_s: float = 0.0
     longest_term_s: float = 0.0
     frames_lost: int = 0
-    problems: list[str] = field(default_factory=list)
+    problems: Problems = field(default_factory=Problems)
     run: dict[str, Any] = field(default_factory=dict)
 
 
@@ -250,7 +251,7 @@ class Storm:
         if code:
             out.problems.append(f"{run.name} ended with {code} after SIGTERM")
         for directory in run.directories:
-            out.problems += check_files(directory)
+            out.problems.say(check_files(directory))
         means = [returns(directory) for directory in run.directories]
         first, best, last = (max(column) for column in zip(*means, strict=True))
         total = [counters(directory) for directory in run.directories]

@@ -10,20 +10,22 @@ import random
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from tests.storm import faults, targets
 from tests.storm.credentials import RoleFiles
-from tests.storm.fuzz import Tally
 from tests.storm.fuzzer import Fuzzer
+from tests.storm.hostile import besiege
+from tests.storm.hostile_runs import HOSTILE_RUNS, HostileRun
 from tests.storm.kills import Outcome, Storm
 from tests.storm.runs import RUNS, LearningRun, VtraceRun, running
 from tests.support.processes import ROOT
 
 LONGEST_MINUTES = 40
+ALL_RUNS = (*RUNS, *HOSTILE_RUNS)
 MESSAGES_A_SECOND = 450.0  # two cores are shared with runs that learn
 MOST_LISTED = 20
 
@@ -31,7 +33,7 @@ MOST_LISTED = 20
 def run_part(
     seed: int,
     minutes: float,
-    runs: tuple[type[LearningRun], ...] = RUNS,
+    runs: Sequence[type[LearningRun | HostileRun]] = ALL_RUNS,
     rate: float = MESSAGES_A_SECOND,
 ) -> dict[str, Any]:
     """Run one part; every run gets the same share of the time.
@@ -59,19 +61,27 @@ def run_part(
         doors = [one for target in attacked for one in target.doors]
         with Fuzzer(seed, doors, rate) as fuzzer:
             for kind in chance.sample(runs, len(runs)):
-                with running(kind, folder / kind.name, seed, files) as run:
-                    if isinstance(run, VtraceRun):
-                        fuzzer.attack(run.door())
-                    storm = Storm(run, chance.randrange(2**32))
-                    deadline = time.monotonic() + 60 * minutes / len(runs)
-                    storm.until(deadline)
-                    fuzzer.attack(None)
-                    outcomes[kind.name] = storm.judge()
+                with running(kind(folder / kind.name.replace(" ", "-"), seed, files)) as run:
+                    own = chance.randrange(2**32)
+                    until = time.monotonic() + 60 * minutes / len(runs)
+                    outcomes[kind.name] = _outcome(run, own, until, fuzzer)
         if fuzzer.failure is not None:
             raise fuzzer.failure
         for target in attacked:
             memory[target.name].append(targets.memory_mb(target.pid))
-    return _report(seed, minutes, time.monotonic() - began, outcomes, fuzzer.tallies, memory)
+    return _report(seed, minutes, time.monotonic() - began, outcomes, fuzzer, memory)
+
+
+def _outcome(run: LearningRun | HostileRun, seed: int, until: float, fuzzer: Fuzzer) -> Outcome:
+    """Hit a run, or tell lies about it, until a time."""
+    if isinstance(run, HostileRun):
+        return besiege(run, seed, until)
+    if isinstance(run, VtraceRun):
+        fuzzer.attack(run.door())
+    storm = Storm(run, seed)
+    storm.until(until)
+    fuzzer.attack(None)
+    return storm.judge()
 
 
 def _report(
@@ -79,9 +89,10 @@ def _report(
     minutes: float,
     seconds: float,
     outcomes: dict[str, Outcome],
-    tallies: dict[str, Tally],
+    fuzzer: Fuzzer,
     memory: dict[str, list[float]],
 ) -> dict[str, Any]:
+    tallies = fuzzer.tallies
     return {
         "parts": 1,
         "seeds": [seed],
@@ -96,7 +107,7 @@ def _report(
         "cut": sum(one.cut for one in tallies.values()),
         "unanswered": sum(one.unanswered for one in tallies.values()),
         "mismatches": {path: len(one.mismatches) for path, one in tallies.items()},
-        "examples": [text for one in tallies.values() for text in one.mismatches[:MOST_LISTED]],
+        "examples": fuzzer.mismatches[:MOST_LISTED],
         "events": {name: dict(one.events) for name, one in outcomes.items()},
         "stall_s": {name: round(one.longest_stall_s, 1) for name, one in outcomes.items()},
         "term_s": {name: round(one.longest_term_s, 1) for name, one in outcomes.items()},

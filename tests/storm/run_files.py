@@ -77,8 +77,22 @@ def check_files(directory: Path) -> list[str]:
     return wrong
 
 
+def check_rows(directory: Path) -> list[str]:
+    """Return what is wrong with the numbers of progress.csv: those that are infinite."""
+    head, *rows = (directory / "progress.csv").read_text().splitlines()
+    wrong = {
+        name
+        for row in rows
+        for name, text in zip(head.split(","), row.split(","), strict=False)
+        if text in ("inf", "-inf")
+    }
+    return [f"{directory}: {sorted(wrong)} of progress.csv are infinite"] if wrong else []
+
+
 def returns(directory: Path) -> list[float]:
     """Return the mean returns of the training: the first one, the best and the last."""
+    if not (directory / "progress.csv").exists():
+        return [0.0] * 3
     means = load_progress(directory)["mean_return"]
     means = means[np.isfinite(means)]
     return [float(means[0]), float(means.max()), float(means[-1])] if len(means) else [0.0] * 3

@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from seedbed.runtime.tokens import Role
 from tests.storm import targets
@@ -311,11 +311,20 @@ class GossipRun(LearningRun):
 RUNS = (VtraceRun, ReplayRun, GossipRun)
 
 
+class Startable(Protocol):
+    """A run that has not started."""
+
+    def start(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+_Run = TypeVar("_Run", bound=Startable)
+
+
 @contextlib.contextmanager
-def running(
-    kind: type[LearningRun], folder: Path, seed: int, files: RoleFiles
-) -> Iterator[LearningRun]:
-    run = kind(folder, seed, files)
+def running(run: _Run) -> Iterator[_Run]:
+    """Start a run, and close it at the end of the block."""
     try:
         run.start()
         yield run

@@ -48,17 +48,23 @@ class Process:
     Args:
         file_bytes: no file that it writes may become larger; a disk that is full for large files.
         cwd: its working directory.
+        module: what runs the command.
     """
 
     def __init__(
-        self, folder: Path, *arguments: str, file_bytes: int | None = None, cwd: Path = ROOT
+        self,
+        folder: Path,
+        *arguments: str,
+        file_bytes: int | None = None,
+        cwd: Path = ROOT,
+        module: str = "seedbed.cli.main",
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._stdout, self._stderr = folder / "stdout", folder / "stderr"
 
         with self._stdout.open("wb") as out, self._stderr.open("wb") as err:
             self.popen = subprocess.Popen(
-                [sys.executable, "-m", "seedbed.cli.main", *arguments],
+                [sys.executable, "-m", module, *arguments],
                 cwd=cwd,
                 env={**os.environ, "PYTHONPATH": python_path()},
                 stdin=subprocess.DEVNULL,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import socket
 import struct
 import threading
+from collections.abc import Sequence
 
 _ZEROS = bytes(1 << 22)
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -15,9 +17,25 @@ def _frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
     return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
 
 
+def _string(text: bytes) -> bytes:
+    """A string of HPACK, whose length takes seven bits, or more bytes."""
+    if len(text) < 127:
+        return bytes([len(text)]) + text
+    rest, size = len(text) - 127, bytearray([127])
+    while rest > 127:
+        size.append(rest & 127 | 128)
+        rest >>= 7
+    return bytes([*size, rest]) + text
+
+
 def _literal(name: bytes, value: bytes) -> bytes:
-    """A header field without indexing; names and values below 127 bytes."""
-    return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
+    """A header field without indexing."""
+    return b"\0" + _string(name) + _string(value)
+
+
+def _field(key: str, value: str | bytes) -> tuple[bytes, bytes]:
+    """A field of a call's metadata."""
+    return key.encode(), value.encode() if isinstance(value, str) else base64.b64encode(value)
 
 
 class RawHttp2:
@@ -89,15 +107,17 @@ class RawHttp2:
                 self.ended.add(stream)
             self._changed.notify_all()
 
-    def open(self, path: str) -> int:
+    def open(self, path: str, metadata: Sequence[tuple[str, str | bytes]] = ()) -> int:
         """Begin a call, and return the number of its stream.
 
         Args:
             path: the method, `/package.Service/Method`.
+            metadata: of the call.
         """
         fields = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", path.encode()),
                   (b":authority", b"x"), (b"te", b"trailers"),
-                  (b"content-type", b"application/grpc"))  # fmt: skip
+                  (b"content-type", b"application/grpc"),
+                  *(_field(*one) for one in metadata))  # fmt: skip
         with self._changed:
             number, self._next = self._next, self._next + 2
             self._streams[number] = self._initial

@@ -27,9 +27,11 @@ class ShardProcess:
 
     Attributes:
         over_tcp: at a port, not at a unix socket, through whose side learners share memory.
+        module: what runs the command.
     """
 
     over_tcp = False
+    module = "seedbed.cli.main"
 
     def __init__(
         self, folder: Path, capacity: int = 64, alpha: float = ALPHA, directory: bool = True
@@ -52,6 +54,7 @@ class ShardProcess:
             *self.arguments,
             *more,
             file_bytes=file_bytes,
+            module=self.module,
         )
         return self
 
