@@ -150,6 +150,8 @@ class OpenStreams:
         try:
             await asyncio.shield(writing)
         except asyncio.CancelledError:
+            # Nobody else asks how it has ended, and asyncio would log that.
+            writing.add_done_callback(lambda done: done.cancelled() or done.exception())
             await asyncio.wait([writing], timeout=LAST_WRITE_S)
             raise
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -107,6 +108,29 @@ def test_stream_that_ends_amid_a_write_gets_its_status() -> None:
             return error.code(), str(error.details())
 
     assert serve(handle, client, opened, end) == (CODE.UNAVAILABLE, "it stops")
+
+
+def test_write_that_fails_after_its_stream_is_not_logged() -> None:
+    """A peer that left amid a write made a traceback each time."""
+    unhandled: list[Any] = []
+
+    class Stream:
+        async def send(self, _: bytes) -> None:
+            await asyncio.sleep(0.01)
+            raise RuntimeError("the peer has left")
+
+    async def leave() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, words: unhandled.append(words))
+        stream: Any = Stream()
+        writing = asyncio.create_task(OpenStreams("stop").write(stream, b""))
+        await asyncio.sleep(0)
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+
+    asyncio.run(leave())
+    gc.collect()
+    assert not unhandled
 
 
 def test_peer_that_leaves_cancels_the_handler() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from seedbed.rpc.versions import HELLO_KEY
+from seedbed.rpc.hello import HELLO_KEY
 from seedbed.v1 import inference_pb2 as wire
 from tests.storm.calls import HOLD_S, Call, Entry
 from tests.storm.judge_act import FIRST, TERMINATED, hello, step

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import random
 import re
 import time
@@ -12,17 +13,13 @@ from typing import Any
 import grpc
 import numpy as np
 
+from seedbed.rpc.hello import HELLO_KEY
 from seedbed.v1 import gossip_pb2 as wire
-from tests.storm.calls import HOLD_S, Call, Entry
+from tests.storm.calls import HOLD_S, Entry
 from tests.storm.lies import Lie, refused
 from tests.storm.streams import MISFIT
 
 _SERVICE = "/seedbed.v1.Gossip/"
-_KINDS: dict[str, Any] = {
-    "Push": wire.PushRequest,
-    "Reduce": wire.ReduceRequest,
-    "Accumulate": wire.AccumulateRequest,
-}
 TAKEN = grpc.StatusCode.ALREADY_EXISTS  # of a rank whose process is connected
 COUNTS: tuple[dict[str, Any], ...] = (
     {"env_frames": 10**12},
@@ -52,7 +49,7 @@ class GossipLies:
     ) -> None:
         self._entry, self._methods = entry, methods
         self._experiment, self._learners = experiment, learners
-        self._layout = self._find_layout()
+        self._find_layout()
 
     def lies(self) -> list[Lie]:
         return [
@@ -65,82 +62,80 @@ class GossipLies:
             Lie("streams that leave at once", self._leave),
         ]
 
-    def _hello(self, **changes: Any) -> wire.GossipHello:
+    def _hello(self, **changes: Any) -> tuple[str, bytes]:
+        """Return the metadata of a call."""
         fields: dict[str, Any] = {
             "protocol_version": 1,
             "experiment": self._experiment,
             "rank": 1,
             "learners": self._learners,
-            "parameters": self._layout,
+            "parameters": self._digests,
             "incarnation": 5,
         }
-        return wire.GossipHello(**{**fields, **changes})
+        return HELLO_KEY, wire.GossipHello(**{**fields, **changes}).SerializeToString()
 
-    def _find_layout(self) -> list[wire.Parameter]:
-        """Learn the names and shapes of the parameters, from what a learner's refusals tell."""
-        self._layout = []
+    def _find_layout(self) -> None:
+        """Learn the digests and sizes of the parameters, from what a learner's refusals tell."""
+        self._digests: list[int] = []
+        self._size = 0
+        while words := self._misfit():
+            if found := re.match(r"(.+) (\[.*?\]) here is not there", words):
+                text = f"{found[1]} {found[2]}".encode()
+                self._digests[-1] = int.from_bytes(hashlib.sha256(text).digest()[:4], "little")
+                self._size += int(np.prod(ast.literal_eval(found[2])))
+            elif " parameters here and " in words:
+                self._digests.append(0)
+            else:
+                raise AssertionError(words)
+
+    def _misfit(self) -> str:
+        """Return why the Hello is refused; an empty string if it is not."""
         with self._entry.channel() as channel:
-            fetch: Any = channel.unary_stream(
-                _SERVICE + "Fetch", request_serializer=wire.FetchRequest.SerializeToString
-            )
-            while True:
-                request = wire.FetchRequest(hello=self._hello())
-                try:
-                    list(fetch(request, metadata=self._entry.credentials.metadata(), timeout=20))
-                    return self._layout
-                except grpc.RpcError as error:
-                    self._correct(error.details())  # type: ignore[attr-defined]
+            try:
+                list(self._fetch(channel))
+            except grpc.RpcError as error:
+                return str(error.details())  # type: ignore[attr-defined]
+        return ""
 
-    def _correct(self, words: str) -> None:
-        if found := re.search(r"parameter '(.+?)' here is", words):
-            self._layout[-1].name = found[1]
-        elif found := re.search(r"has shape (\[.*?\]) here", words):
-            self._layout[-1].ClearField("shape")
-            self._layout[-1].shape.extend(ast.literal_eval(found[1]))
-        elif " parameters here and " in words:
-            self._layout.append(wire.Parameter(name="?", shape=[1]))
-        else:
-            raise AssertionError(words)
+    def _fetch(self, channel: grpc.Channel, whole_state: bool = False) -> Any:
+        fetch: Any = channel.unary_stream(_SERVICE + "Fetch")
+        request = wire.FetchRequest(whole_state=whole_state).SerializeToString()
+        metadata = (*self._entry.credentials.metadata(), self._hello())
+        return fetch(request, metadata=metadata, timeout=20)
 
-    def _begin(self, call: Call, method: str, **changes: Any) -> None:
-        hello: Any = {"hello": self._hello(**changes)}
-        call.send(_KINDS[method](**hello).SerializeToString())
-
-    def _stream(self, method: str) -> Any:
-        return self._entry.call(_SERVICE + method)
+    def _stream(self, method: str, **changes: Any) -> Any:
+        return self._entry.call(_SERVICE + method, self._hello(**changes))
 
     def _incarnation(self, chance: random.Random) -> int:
         return chance.choice((0, 1, 2**63 - 1, 2**64 - 1, chance.getrandbits(63)))
 
     def _rank(self, chance: random.Random) -> str:
         method = chance.choice(self._methods)
-        with self._stream(method) as call:
-            self._begin(call, method, incarnation=self._incarnation(chance))
+        with self._stream(method, incarnation=self._incarnation(chance)) as call:
             return refused(call.end(), TAKEN)
 
     def _counts(self, chance: random.Random) -> str:
         counts = {"iteration": 10**6, **chance.choice(COUNTS)}
         heartbeat = wire.PushRequest(heartbeat=wire.Member(**counts))
-        with self._stream("Push") as call:
-            self._begin(call, "Push", incarnation=self._incarnation(chance))
+        with self._stream("Push", incarnation=self._incarnation(chance)) as call:
             call.send(heartbeat.SerializeToString())
             return refused(call.end(), TAKEN)
 
     def _parameters(self, chance: random.Random) -> str:
-        size = sum(int(np.prod(one.shape)) for one in self._layout)
         value = chance.choice((0.0, -0.0, 1e-45, 1e6, 3e38, 1.0))
-        data = np.full(size, value, np.float32).tobytes()
+        data = np.full(self._size, value, np.float32).tobytes()
         chunk = wire.Chunk(
             iteration=chance.choice((1, 10**9, 2**53)),
             size=len(data),
             crc32=zlib.crc32(data),
             payload=data,
         )
-        method = "Accumulate" if "Accumulate" in self._methods else "Push"
-        field: Any = {"gradients" if method == "Accumulate" else "chunk": chunk}
-        with self._stream(method) as call:
-            self._begin(call, method, incarnation=self._incarnation(chance))
-            call.send(_KINDS[method](**field).SerializeToString())
+        method, message = "Push", wire.PushRequest(chunk=chunk).SerializeToString()
+        if "Accumulate" in self._methods:
+            method = "Accumulate"
+            message = wire.AccumulateRequest(gradients=chunk).SerializeToString()
+        with self._stream(method, incarnation=self._incarnation(chance)) as call:
+            call.send(message)
             return refused(call.end(), TAKEN)
 
     def _team(self, chance: random.Random) -> str:
@@ -151,25 +146,16 @@ class GossipLies:
                 {"rank": 2**32 - 1},
                 {"learners": 2**32 - 1},
                 {"learners": 1},
-                {"parameters": self._layout[1:]},
+                {"parameters": self._digests[1:]},
             )
         )
         method = chance.choice(self._methods)
-        with self._stream(method) as call:
-            self._begin(call, method, **changes)
+        with self._stream(method, **changes) as call:
             return refused(call.end(), MISFIT)
 
     def _unread(self, chance: random.Random) -> str:
-        request = wire.FetchRequest(hello=self._hello(), whole_state=chance.random() < 0.5)
         with self._entry.channel() as channel:
-            calls = [
-                channel.unary_stream(_SERVICE + "Fetch")(
-                    request.SerializeToString(),
-                    metadata=self._entry.credentials.metadata(),
-                    timeout=20,
-                )
-                for _ in range(8)
-            ]
+            calls = [self._fetch(channel, chance.random() < 0.5) for _ in range(8)]
             time.sleep(chance.uniform(0, HOLD_S))
             for call in calls:
                 call.cancel()
@@ -178,13 +164,12 @@ class GossipLies:
     def _half(self, chance: random.Random) -> str:
         if self._entry.credentials.tls is None:
             method = chance.choice((*self._methods, "Fetch"))
-            self._entry.half_messages(_SERVICE + method, 4 << 20, 12)
+            self._entry.half_messages(_SERVICE + method, 4 << 20, 12, self._hello())
         return ""
 
     def _leave(self, chance: random.Random) -> str:
         for _ in range(10):
             method = chance.choice(self._methods)
-            with self._stream(method) as call:
-                self._begin(call, method, incarnation=self._incarnation(chance))
+            with self._stream(method, incarnation=self._incarnation(chance)):
                 time.sleep(chance.uniform(0, 0.02))
         return ""

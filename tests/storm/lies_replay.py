@@ -11,18 +11,15 @@ import numpy as np
 
 from seedbed.replay import codec
 from seedbed.replay.sequence import SequenceSpec, chunk_arrays
+from seedbed.rpc.hello import HELLO_KEY
 from seedbed.v1 import replay_pb2 as wire
-from tests.storm.calls import HOLD_S, Call, Entry
+from tests.storm.calls import HOLD_S, Entry
 from tests.storm.lies import Lie, refused
 from tests.storm.streams import INVALID, MISFIT
 from tests.support.shard_process import ALPHA
 
 _SERVICE = "/seedbed.v1.Replay/"
-_KINDS = {
-    "Insert": wire.InsertRequest,
-    "Sample": wire.SampleRequest,
-    "Prioritize": wire.PrioritizeRequest,
-}
+_METHODS = ("Insert", "Sample", "Prioritize")
 ENVIRONMENTS = 4  # of a chunk
 
 
@@ -61,14 +58,9 @@ class ReplayLies:
         }
         return wire.ReplayHello(**{**fields, **changes})
 
-    def _stream(self, method: str) -> Any:
-        return self._entry.call(_SERVICE + method)
-
-    def _begin(self, call: Call, method: str, **changes: Any) -> bytes | None:
-        """Say Hello; return Welcome, or None where it is refused."""
-        hello: Any = {"hello": self._hello(**changes)}
-        call.send(_KINDS[method](**hello).SerializeToString())
-        return call.answer()
+    def _stream(self, method: str, **changes: Any) -> Any:
+        said = self._hello(**changes).SerializeToString()
+        return self._entry.call(_SERVICE + method, (HELLO_KEY, said))
 
     def _chunk(self, place: int, **changes: Any) -> bytes:
         parts = chunk_arrays(self._spec, ENVIRONMENTS).items()
@@ -86,8 +78,7 @@ class ReplayLies:
         """A learner whose numbers may be beyond those that the shard stores is refused."""
         bound = chance.choice((1.1e6, 1e30, 1e308, 2.0**53))
         which = chance.choice(("max_abs_reward", "max_abs_observation"))
-        with self._stream("Insert") as call:
-            self._begin(call, "Insert", **{which: bound})
+        with self._stream("Insert", **{which: bound}) as call:
             return refused(call.finish(), MISFIT)
 
     def _wrong_chunk(self, chance: random.Random) -> bytes:
@@ -106,13 +97,13 @@ class ReplayLies:
     def _silence(self, chance: random.Random) -> str:
         """The refusal comes although nothing follows the chunk."""
         with self._stream("Insert") as call:
-            self._begin(call, "Insert")
+            call.answer()  # Welcome
             call.send(self._wrong_chunk(chance))
             return refused(call.end(), INVALID)
 
     def _leave(self, chance: random.Random) -> str:
         with self._stream("Insert") as call:
-            self._begin(call, "Insert")
+            call.answer()  # Welcome
             call.send(self._wrong_chunk(chance))
             time.sleep(chance.uniform(0, 0.01))
         return ""
@@ -120,8 +111,7 @@ class ReplayLies:
     def _other_spec(self, chance: random.Random) -> str:
         spec = codec.spec_message(self._spec)
         setattr(spec, chance.choice(("steps", "state_size", "burn_in", "actions")), 7)
-        with self._stream("Insert") as call:
-            self._begin(call, "Insert", spec=spec)
+        with self._stream("Insert", spec=spec) as call:
             return refused(call.finish(), MISFIT)
 
     def _keys(self, chance: random.Random) -> str:
@@ -133,14 +123,14 @@ class ReplayLies:
             priority=np.full(64, 1e9, np.float32).tobytes(),
         )
         with self._stream("Prioritize") as call:
-            self._begin(call, "Prioritize")
+            call.answer()  # Welcome
             call.send(message.SerializeToString())
             return "" if call.answer() is not None else refused(call.end(), grpc.StatusCode.OK)
 
     def _unread(self, chance: random.Random) -> str:
         uniform = np.linspace(0, 1, 4096, endpoint=False).tobytes()
         with self._stream("Sample") as call:
-            self._begin(call, "Sample")
+            call.answer()  # Welcome
             for request in range(4):
                 message = wire.SampleRequest(request=request, uniform=uniform)
                 call.send(message.SerializeToString())
@@ -149,14 +139,15 @@ class ReplayLies:
 
     def _half(self, chance: random.Random) -> str:
         if self._entry.credentials.tls is None:
-            method = chance.choice(list(_KINDS))
-            self._entry.half_messages(_SERVICE + method, chance.choice((1 << 20, 60 << 20)), 3)
+            method, said = chance.choice(_METHODS), self._hello().SerializeToString()
+            size = chance.choice((1 << 20, 60 << 20))
+            self._entry.half_messages(_SERVICE + method, size, 3, (HELLO_KEY, said))
         return ""
 
     def _twice(self, chance: random.Random) -> str:
         """A chunk whose number has gone by is refused."""
         with self._stream("Insert") as call:
-            self._begin(call, "Insert")
+            call.answer()  # Welcome
             for _ in range(2):
                 call.send(self._chunk(0, priority=0.0))
             return refused(call.end(), INVALID)
@@ -164,7 +155,7 @@ class ReplayLies:
     def _largest(self, chance: random.Random) -> str:
         edge = chance.choice((1e6, -1e6, 1e-45, -0.0))
         with self._stream("Insert") as call:
-            self._begin(call, "Insert")
+            call.answer()  # Welcome
             for place in range(16):
                 call.send(self._chunk(place, reward=edge, frames=edge, state=1e9, priority=1e9))
                 if call.answer() is None:
@@ -175,7 +166,7 @@ class ReplayLies:
         keys = np.arange(4000, dtype=np.int64)
         value = chance.choice((0.0, 1e9, 1e-45))
         with self._stream("Prioritize") as call:
-            welcome = self._begin(call, "Prioritize")
+            welcome = call.answer()
             if welcome is None:
                 return "a learner was refused"
             state = wire.PrioritizeReply.FromString(welcome).welcome.state

@@ -37,7 +37,7 @@ _CUT = frozenset(
 )
 ACT = Method(
     *("/seedbed.v1.Inference/Act", judge_act.stream, judge_act.judge, is_actions),
-cut=_CUT,
+    cut=_CUT,
     hello_key=_HELLO,
 )
 REPLAY = tuple(

@@ -128,7 +128,10 @@ class TrainingThread:
     def give_states(self, components: LearnerComponents) -> None:
         """Complete the requests of `request_state`. Between two updates only."""
         while not self._state_requests.empty():
-            self._state_requests.get_nowait().set_result(components.trainer.state())
+            request = self._state_requests.get_nowait()
+            # Who asked may have left meanwhile.
+            if request.set_running_or_notify_cancel():
+                request.set_result(components.trainer.state())
 
     def probe(self, limit_s: float) -> str | None:
         """Return why training has made no progress for `limit_s`, or None. Any thread."""
