@@ -165,8 +165,8 @@ class HostileGossipRun(HostileRun):
         )
 
     def lies(self) -> list[Lie]:
-        entry = self.entry(self._ports[self.learners], Role.LEARNER)
-        return GossipLies(entry, NAME, self.learners, self.methods).lies()
+        first, other, *_ = (self.entry(port, Role.LEARNER) for port in self._ports[self.learners :])
+        return GossipLies(first, other, NAME, self.learners, self.methods).lies()
 
 
 class HostileRingRun(HostileGossipRun):

@@ -21,6 +21,7 @@ from tests.storm.streams import MISFIT
 
 _SERVICE = "/seedbed.v1.Gossip/"
 TAKEN = grpc.StatusCode.ALREADY_EXISTS  # of a rank whose process is connected
+NOT_PROVED = (TAKEN, grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
 COUNTS: tuple[dict[str, Any], ...] = (
     {"env_frames": 10**12},
     {"env_frames": 2**53},
@@ -39,21 +40,28 @@ class GossipLies:
 
     Args:
         entry: learner 0.
+        other: learner 1.
         experiment: its name.
         learners: of the team.
         methods: streams of this topology that learner 0 serves.
     """
 
     def __init__(
-        self, entry: Entry, experiment: str, learners: int, methods: tuple[str, ...]
+        self,
+        entry: Entry,
+        other: Entry,
+        experiment: str,
+        learners: int,
+        methods: tuple[str, ...],
     ) -> None:
-        self._entry, self._methods = entry, methods
+        self._entry, self._other, self._methods = entry, other, methods
         self._experiment, self._learners = experiment, learners
         self._find_layout()
 
     def lies(self) -> list[Lie]:
         return [
             Lie("a Hello in the rank of another", self._rank),
+            Lie("a Hello in the rank and incarnation of another", self._copied),
             Lie("counts of another's heartbeat", self._counts),
             Lie("parameters of another", self._parameters),
             Lie("ranks and learners that are not", self._team),
@@ -97,10 +105,10 @@ class GossipLies:
                 return str(error.details())  # type: ignore[attr-defined]
         return ""
 
-    def _fetch(self, channel: grpc.Channel, whole_state: bool = False) -> Any:
+    def _fetch(self, channel: grpc.Channel, whole_state: bool = False, **changes: Any) -> Any:
         fetch: Any = channel.unary_stream(_SERVICE + "Fetch")
         request = wire.FetchRequest(whole_state=whole_state).SerializeToString()
-        metadata = (*self._entry.credentials.metadata(), self._hello())
+        metadata = (*self._entry.credentials.metadata(), self._hello(**changes))
         return fetch(request, metadata=metadata, timeout=20)
 
     def _stream(self, method: str, **changes: Any) -> Any:
@@ -113,6 +121,18 @@ class GossipLies:
         method = chance.choice(self._methods)
         with self._stream(method, incarnation=self._incarnation(chance)) as call:
             return refused(call.end(), TAKEN)
+
+    def _copied(self, chance: random.Random) -> str:
+        """A learner tells each peer its incarnation, which proves nothing."""
+        with self._other.channel() as channel:
+            try:
+                first = next(iter(self._fetch(channel, rank=0)))
+            except grpc.RpcError:
+                return ""
+        incarnation = wire.FetchReply.FromString(first).incarnation
+        method = chance.choice(self._methods)
+        with self._stream(method, incarnation=incarnation) as call:
+            return refused(call.end(), *NOT_PROVED)
 
     def _counts(self, chance: random.Random) -> str:
         counts = {"iteration": 10**6, **chance.choice(COUNTS)}
