@@ -69,9 +69,10 @@ class ActLies:
         return ""
 
     def _leave(self, chance: random.Random) -> str:
+        """The steps of an unroll that is not whole are counted all the same."""
         for _ in range(10):
-            with self._stream(4) as call:
-                self._steps(call, iter([step(i, 4) for i in range(chance.randrange(4))]))
+            with self._stream(16) as call:
+                self._steps(call, iter([step(i, 16) for i in range(chance.randrange(LENGTH))]))
         return ""
 
     def _first(self, chance: random.Random) -> str:

@@ -132,13 +132,17 @@ class GossipLies:
         incarnation = wire.FetchReply.FromString(first).incarnation
         method = chance.choice(self._methods)
         with self._stream(method, incarnation=incarnation) as call:
+            if method == "Push":
+                call.send(self._heartbeat(chance))
             return refused(call.end(), *NOT_PROVED)
 
-    def _counts(self, chance: random.Random) -> str:
+    def _heartbeat(self, chance: random.Random) -> bytes:
         counts = {"iteration": 10**6, **chance.choice(COUNTS)}
-        heartbeat = wire.PushRequest(heartbeat=wire.Member(**counts))
+        return wire.PushRequest(heartbeat=wire.Member(**counts)).SerializeToString()
+
+    def _counts(self, chance: random.Random) -> str:
         with self._stream("Push", incarnation=self._incarnation(chance)) as call:
-            call.send(heartbeat.SerializeToString())
+            call.send(self._heartbeat(chance))
             return refused(call.end(), TAKEN)
 
     def _parameters(self, chance: random.Random) -> str:
