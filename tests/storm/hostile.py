@@ -19,7 +19,7 @@ from tests.support.processes import START_S, guarded
 
 STALL_S = 60.0  # longest time without an update, a frame, or parameters of a peer
 LEARN_S = 240.0  # longest wait beyond the share of a run until it has learned
-MOST_GROWTH_MB = 300.0  # of an honest process
+MOST_GROWTH_MB = 400.0  # of an honest process
 MOST_IN_FLIGHT = 5_000  # frames that no counter has yet: slots, queue and batches
 SPOILED_SHARE = 0.3  # of the time, with lies that may spoil the policy
 # Words of asyncio about an error that nobody has handled.

@@ -188,7 +188,7 @@ class GossipLies:
     def _half(self, chance: random.Random) -> str:
         if self._entry.credentials.tls is None:
             method = chance.choice((*self._methods, "Fetch"))
-            self._entry.half_messages(_SERVICE + method, 4 << 20, 12, self._hello())
+            self._entry.half_messages(_SERVICE + method, 4 << 20, 4, self._hello())
         return ""
 
     def _leave(self, chance: random.Random) -> str:
