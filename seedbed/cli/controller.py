@@ -61,7 +61,9 @@ def run(args: argparse.Namespace) -> None:
         name = f"{args.set}-set"
         # Where the runs outlive the release, so does what they mount.
         of = name if args.owns_runs else f"{name}-state"
-        secret = TokenSecret(of, args.namespace, f"{name}-auth", (), Path(file))
+        most = max(run.experiment.gossip.replicas for run in spec.wanted.joined(spec.fresh).runs)
+        ranks = most if most > 1 else 0
+        secret = TokenSecret(of, args.namespace, f"{name}-auth", ranks, (), Path(file))
         secret.wait()
     tokens = Tokens(file)
     tokens.secret(Role.OBSERVER)  # missing: it is said at the start

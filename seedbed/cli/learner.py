@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int | None:
             check_address(address)
             check_exposure(address, credentials, "--listen")
         for own in experiment.gossip.addresses[args.rank :][:1]:
-            check_exposure(own, credentials, "gossip.addresses")
+            check_exposure(own, credentials.of_rank(args.rank), "gossip.addresses")
         learner = Learner(
             experiment,
             directory,

@@ -18,6 +18,11 @@ _NUMBERS = {
     **dict.fromkeys(("iteration", "updates", "env_frames", "seconds", "dollars"), 0.0),
     "return_sum": -LARGEST,
 }
+# Most that a learner reaches in a second. It is far more than any does, so that no learner is
+# refused that takes over a bill, and far less than what ends the runs of others at once.
+_A_SECOND = {"iteration": 1e5, "updates": 1e5, "env_frames": 1e8, "seconds": 1e3, "dollars": 1e4}
+# Seconds that a status may be late.
+_LATE_S = 60.0
 # Text of a stop condition, which begins with the learner if another one has met it.
 _CONDITION = re.compile(r"(?:learner \d+: )?stop\.(\w+): ")
 
@@ -35,6 +40,10 @@ def check_status(status: Member) -> None:
     """
     for name, low in _NUMBERS.items():
         check_number(name, getattr(status, name), low, LARGEST)
+
+
+class ImplausibleGrowth(ValueError):
+    """A count of a peer has grown by more than a learner reaches in the time since the last one."""
 
 
 class Membership:
@@ -81,6 +90,7 @@ class Membership:
         self._proven: set[int] = {rank}
         self._kept: dict[int, Member] = {}
         self._progress = dict.fromkeys(range(count), now())
+        self._stated_s: dict[int, float] = {}  # when each peer's process stated `_known`
 
     def on_process(self, rank: int) -> None:
         """Note that another process has connected as a peer, which has proved nothing yet.
@@ -89,6 +99,7 @@ class Membership:
         """
         with self._lock:
             self._proven.discard(rank)
+            self._stated_s.pop(rank, None)
             self._known.pop(rank, None)
             if rank in self._kept:
                 self._known[rank] = self._kept[rank]
@@ -104,19 +115,51 @@ class Membership:
             self._kept[rank] = self._known[rank]
             self._highest[rank] = max(self._highest.get(rank, 0), self._known[rank].iteration)
 
-    def update(self, rank: int, status: Member, is_requested: bool = False) -> None:
+    def _check_growth(self, rank: int, own: Member | None, **numbers: float) -> None:
+        """Judge how numbers of a peer's process have grown since it last stated them.
+
+        A learner that takes over the whole state of another one jumps to the other's counts.
+
+        Args:
+            rank: Rank of the peer.
+            own: Status of this learner.
+            numbers: Numbers by the fields of a status.
+
+        Raises:
+            ImplausibleGrowth: A number has grown by more than a learner reaches.
+        """
+        stated_s, known = self._stated_s.get(rank), self._known.get(rank)
+        if stated_s is not None and known is not None:
+            passed_s = self._now() - stated_s
+            for name, number in numbers.items():
+                before = getattr(known, name)
+                reached = max(getattr(one, name) for one in (own or known, *self._known.values()))
+                if number > reached + _A_SECOND[name] * (passed_s + _LATE_S):
+                    raise ImplausibleGrowth(
+                        f"{name} of learner {rank} is {number:.10g}, and was {before:.10g} "
+                        f"{passed_s:.1f} s before: a learner reaches at most {_A_SECOND[name]:g} "
+                        "a second"
+                    )
+        self._stated_s[rank] = self._now()
+
+    def update(
+        self, rank: int, status: Member, is_requested: bool = False, own: Member | None = None
+    ) -> None:
         """Store the status of a heartbeat, or of an answer.
 
         Args:
             rank: Rank of the peer.
             status: Its status.
             is_requested: Whether it is the answer of the process at the peer's address.
+            own: Status of this learner.
 
         Raises:
             InvalidNumbers: A number is not finite, negative, or too large to be counted.
+            ImplausibleGrowth: A number has grown by more than a learner reaches.
         """
         check_status(status)
         with self._lock:
+            self._check_growth(rank, own, **{name: getattr(status, name) for name in _A_SECOND})
             before = self._known.get(rank)
             # A smaller iteration is progress too: the learner resumed from an older checkpoint.
             if before is None or status.waiting or status.iteration != before.iteration:
@@ -134,6 +177,7 @@ class Membership:
         """
         check_number("chunk.iteration", iteration, high=LARGEST)
         with self._lock:
+            self._check_growth(rank, None, iteration=iteration)
             before = self._known.get(rank, Member())
             if rank in self._refused:
                 self._refused.remove(rank)

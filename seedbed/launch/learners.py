@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import IO, Any
 
 from typing_extensions import override
@@ -18,8 +19,10 @@ from seedbed.launch.learners_view import learners_line, read_json, run_summary
 from seedbed.launch.local_processes import LocalProcesses, supervise
 from seedbed.launch.supervisor import start_seedbed
 from seedbed.runs.directory import RunDirectory
-from seedbed.runs.layout import learner_directory, socket_path
+from seedbed.runs.layout import RANK_KEYS, learner_directory, socket_path
 from seedbed.runtime.exit_codes import ExitCode
+from seedbed.runtime.files import atomic_write
+from seedbed.runtime.tokens import RANK_KEY_FILE_VARIABLE, new_rank_key
 from seedbed.telemetry.cost import dollars_per_hour
 from seedbed.telemetry.progress_line import ProgressLine
 from seedbed.telemetry.status import STATUS_FILE
@@ -87,6 +90,7 @@ class LocalLearners(LocalProcesses):
         super().__init__(count, directory.logs)
         self._experiment, self._run, self._arguments = experiment, directory, arguments
         self._directories = [learner_directory(directory.path, rank) for rank in range(count)]
+        self._rank_keys = _write_rank_keys(directory.path / RANK_KEYS, count)
         # Where gradients are exchanged all learners have the same parameters, so all have diverged.
         self._may_diverge = set(range(count)) if experiment.gossip.topology == "gossip" else set()
 
@@ -133,11 +137,12 @@ class LocalLearners(LocalProcesses):
         # JAX takes three quarters of an accelerator's memory by default; TensorFlow's processes
         # take what they need.
         defaults = {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{0.9 / place.learners:.3f}"}
+        own = {RANK_KEY_FILE_VARIABLE: str(self._rank_keys[index])}
         with self.output_file(index).open("wb") as output:
             return start_seedbed(
                 *arguments,
                 defaults=defaults,
-                overrides=place.environment,
+                overrides={**place.environment, **own},
                 stdout=output,
                 stderr=errors,
             )
@@ -166,6 +171,17 @@ class LocalLearners(LocalProcesses):
         if port := experiment.actor.metrics_port:
             settings["actor.metrics_port"] = port + first * experiment.actor.processes
         return settings
+
+
+def _write_rank_keys(folder: Path, count: int) -> list[Path]:
+    """Write a new key of each learner's rank, and return the files, which only this user reads."""
+    keys = [new_rank_key(rank) for rank in range(count)]
+    digests = "".join(digest for _, digest in keys)
+    files = [folder / f"learner-{rank}" for rank in range(count)]
+    folder.mkdir(mode=0o700, exist_ok=True)
+    for file, (key, _) in zip(files, keys, strict=True):
+        atomic_write(file, key + digests, is_private=True)
+    return files
 
 
 def _evaluate(

@@ -1,10 +1,9 @@
 """Access of calls to a server: the credential is judged before a message is read."""
 
 import asyncio
-import contextlib
 import logging
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import grpc
@@ -15,6 +14,7 @@ from typing_extensions import override
 from seedbed.rpc.credentials import Credentials, Denial
 from seedbed.runtime.peer_log import PeerLog
 from seedbed.runtime.text import printable
+from seedbed.runtime.tokens import Caller
 
 log = logging.getLogger(__name__)
 
@@ -27,8 +27,8 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):
     """Refuses calls whose credential does not allow the method.
 
     Methods with a single request become streams of one message on the server's side, which is the
-    same on the wire, because gRPC would read the message first otherwise. Such requests are read
-    one at a time, which bounds what half-sent ones take.
+    same on the wire, because gRPC would read the message first otherwise. Such requests of one
+    caller are read one at a time, which bounds what half-sent ones take.
     """
 
     def __init__(
@@ -38,7 +38,8 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):
     ) -> None:
         self._credentials, self._on_denied = credentials, on_denied
         self._warnings = PeerLog(log)
-        self._turn = asyncio.Lock()
+        # One for all calls that need no credential, and one for each credential.
+        self._turns: defaultdict[Caller | None, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     @override
     async def intercept_service(
@@ -48,21 +49,20 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
-        is_open = method.startswith(_OPEN)
-        # Strangers' requests are read one at a time, and never before those with a credential.
-        is_trusted = self._credentials.is_demanding and not is_open
-        turn = contextlib.nullcontext() if is_trusted else self._turn
 
         async def serve(requests: Any, context: Any) -> None:
-            if not is_open:
-                denial = self._credentials.denial(
+            caller: Caller | Denial | None = None
+            if not method.startswith(_OPEN):
+                caller = self._credentials.judge(
                     method, context.invocation_metadata(), context.auth_context()
                 )
-                if denial is not None:
-                    self._on_denied(denial)
-                    peer, message = printable(context.peer()), printable(denial.message)
-                    self._warnings.warning(denial.code.name, "refused %s: %s", peer, message)
-                    await context.abort(denial.code, denial.message)
+            if isinstance(caller, Denial):
+                self._on_denied(caller)
+                peer, message = printable(context.peer()), printable(caller.message)
+                self._warnings.warning(caller.code.name, "refused %s: %s", peer, message)
+                await context.abort(caller.code, caller.message)
+                return
+            turn = self._turns[caller]
             if handler.request_streaming and handler.response_streaming:
                 await handler.stream_stream(requests, context)
             elif handler.request_streaming:
@@ -77,7 +77,7 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):
             serve, handler.request_deserializer, handler.response_serializer
         )
 
-    async def _read_one(self, context: Any, turn: AbstractAsyncContextManager[Any]) -> Any:
+    async def _read_one(self, context: Any, turn: asyncio.Lock) -> Any:
         """Read the request of a method that has one, in its turn."""
         try:
             async with turn, asyncio.timeout(_REQUEST_S):

@@ -5,7 +5,7 @@ docs/security.md has the table of roles and methods.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import NamedTuple
 
@@ -16,16 +16,21 @@ from seedbed.runtime.exit_codes import ConfigError
 from seedbed.runtime.tokens import (
     AUTHORIZATION,
     BEARER,
+    RANK_KEY_FILE_VARIABLE,
     TOKEN_FILE_VARIABLE,
+    Caller,
     Role,
     Tokens,
     authorization_of,
+    rank_key_file,
 )
 
 # Last label of a certificate's DNS name that states a role.
 _ROLE_DOMAIN = ".seedbed"
 
 _LEARNERS = frozenset({Role.LEARNER})
+# Methods between the learners of a run, each of which has a rank.
+_OF_PEERS = "/seedbed.v1.Gossip/"
 MAY_CALL: Mapping[str, frozenset[Role]] = {
     "/seedbed.v1.Inference/Act": frozenset({Role.ACTOR}),
     "/seedbed.v1.Inference/GetStatus": frozenset({Role.ACTOR, Role.LEARNER, Role.OBSERVER}),
@@ -57,6 +62,7 @@ class Credentials:
         tls: certificates; None: connections are not encrypted.
         release: `RELEASE.NAMESPACE` that a peer's certificate must name; empty: any.
         insecure: every client is served, beyond this machine too.
+        rank: rank of this learner, towards its peers; None: no peers are called or served.
     """
 
     role: Role
@@ -64,6 +70,7 @@ class Credentials:
     tls: Tls | None = None
     release: str = ""
     insecure: bool = False
+    rank: int | None = None
 
     @property
     def is_demanding(self) -> bool:
@@ -74,15 +81,42 @@ class Credentials:
         """Return the metadata that each call of this process carries."""
         if self.tokens is None:
             return ()
-        return ((AUTHORIZATION, BEARER + self.tokens.secret(self.role)),)
+        rank = self.rank if self.tokens.has_ranks else None
+        return ((AUTHORIZATION, BEARER + self.tokens.secret(self.role, rank)),)
 
-    def denial(
+    def of_rank(self, rank: int) -> "Credentials":
+        """Return the credentials with which a learner calls its peers, and judges their calls.
+
+        The key of its rank, of its token file or of the file that `RANK_KEY_FILE_VARIABLE` names,
+        is demanded of each peer as soon as there is one.
+
+        Args:
+            rank: rank of this learner.
+
+        Raises:
+            SeedbedError: CONFIG, there are keys of ranks, and none of this one.
+        """
+        own = rank_key_file()
+        paths = [*(self.tokens.paths if self.tokens else ()), *([own] if own else ())]
+        if not paths:
+            return self
+        tokens = Tokens(*paths)
+        if tokens.has_ranks:
+            tokens.secret(self.role, rank)  # missing: it is told at the start
+        return replace(self, tokens=tokens, rank=rank)
+
+    def rank_of(self, metadata: Iterable[tuple[str, str | bytes]]) -> int | None:
+        """Return the rank whose key a call has; None where keys of ranks are not in use."""
+        caller = self.tokens and self.tokens.caller_of(_secret_of(metadata))
+        return caller.rank if caller else None
+
+    def judge(
         self,
         method: str,
         metadata: Iterable[tuple[str, str | bytes]],
         auth_context: Mapping[str, Sequence[bytes]],
-    ) -> Denial | None:
-        """Return why a call is refused, or None if it is allowed.
+    ) -> Caller | Denial:
+        """Return whose call it is, or why it is refused.
 
         Args:
             method: full name, such as `/seedbed.v1.Inference/Act`.
@@ -93,15 +127,24 @@ class Credentials:
         if allowed is None:
             return Denial(grpc.StatusCode.PERMISSION_DENIED, f"{method} has no role")
         if not self.is_demanding:
-            return None
+            return Caller(None)
         role: Role | None = None
+        rank: int | None = None
         if self.tokens is not None:
-            role = self.tokens.role_of(_secret_of(metadata))
-            if role is None:
+            caller = self.tokens.caller_of(_secret_of(metadata))
+            if caller is None:
                 return Denial(
                     grpc.StatusCode.UNAUTHENTICATED,
                     "a token of this release is required: give the client --token-file, or "
                     f"{TOKEN_FILE_VARIABLE} (docs/security.md)",
+                )
+            role, rank = caller
+            if rank is None and method.startswith(_OF_PEERS) and self.tokens.has_ranks:
+                return Denial(
+                    grpc.StatusCode.PERMISSION_DENIED,
+                    f"{method} needs the key of a learner's rank, and the token is of role {role}: "
+                    f"give the learner {RANK_KEY_FILE_VARIABLE}, or a token file with a line "
+                    "learner-RANK (docs/security.md)",
                 )
         if self.tls is not None:
             named, release = _identity_of(auth_context)
@@ -123,7 +166,7 @@ class Credentials:
                 )
             role = role or named
         if role in allowed:
-            return None
+            return Caller(role, rank)
         wanted = " or ".join(sorted(allowed))
         return Denial(
             grpc.StatusCode.PERMISSION_DENIED,

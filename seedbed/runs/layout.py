@@ -15,9 +15,12 @@ from seedbed.rpc.local.addresses import SUFFIX
 from seedbed.runtime.exit_codes import RunDirectoryError
 from seedbed.runtime.files import TEMPORARY
 
+# Folder of the keys of the learners' ranks, which only their user enters.
+RANK_KEYS = "rank-keys"
 # Names of files that serve one process or are made again; docs/run-directory.md has every file.
 PASSING = (
     "seedbed.lock.[0-9]*", "*.sock", "*.sock.shm", "xla-cache", f"{TEMPORARY}*", "*.aside",
+    RANK_KEYS,
 )  # fmt: skip
 _SOCKET_PATH_BYTES = 107  # sun_path has 108, the last is NUL (unix(7))
 _ESCAPE = re.compile("%[0-9a-fA-F]{2}")

@@ -200,7 +200,9 @@ class MetricsServer:
         allowed = _ALLOWED.get(name, ())
         role = None
         if allowed and self._tokens is not None:
-            role = self._tokens.role_of(authorization_of(environ.get("HTTP_AUTHORIZATION", "")))
+            secret = authorization_of(environ.get("HTTP_AUTHORIZATION", ""))
+            caller = self._tokens.caller_of(secret)
+            role = caller and caller.role
         if role in allowed:
             return None
         is_here = _is_loopback(environ["REMOTE_ADDR"])

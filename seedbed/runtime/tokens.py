@@ -9,9 +9,10 @@ import logging
 import os
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 from seedbed.runtime.exit_codes import ConfigError, SeedbedError
 from seedbed.runtime.private_files import require_private
@@ -24,6 +25,9 @@ AUTHORIZATION = "authorization"
 BEARER = "Bearer "
 _SECRET = re.compile(r"[!-~]{16,512}")
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
+_RANKED = re.compile(r"learner-(0|[1-9]\d{0,3})")
+# Name of the environment variable that names the file with the key of a learner's rank.
+RANK_KEY_FILE_VARIABLE = "SEEDBED_RANK_KEY_FILE"
 
 
 class Role(StrEnum):
@@ -35,95 +39,129 @@ class Role(StrEnum):
     OBSERVER = "observer"
 
 
-class Tokens:
-    """Tokens of a file, which is read again when it changes. Thread-safe.
+class Caller(NamedTuple):
+    """Whose secret a call has.
 
-    Args:
-        path: file with one `ROLE SECRET` or `ROLE sha256:HEX` a line.
-
-    Raises:
-        SeedbedError: CONFIG, the file cannot be read, others may read it, or a line of it is wrong.
+    Attributes:
+        role: role of the caller; None where no credential is demanded.
+        rank: rank of a learner among those of its run, where the secret is the key of a rank.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self._path = Path(path)
-        self._stamp: tuple[int, int, int] | None = None
-        self._secrets: dict[Role, str] = {}  # first of each role
-        self._digests: list[tuple[bytes, Role]] = []
-        self._read()
+    role: Role | None
+    rank: int | None = None
 
-    def _read(self) -> None:
+
+class _Line(NamedTuple):
+    caller: Caller
+    digest: bytes
+    secret: str  # empty where the line has the digest alone
+
+
+class Tokens:
+    """Tokens of files, each of which is read again when it changes. Thread-safe.
+
+    Args:
+        paths: files with one `ROLE SECRET` or `ROLE sha256:HEX` a line. A ROLE of `learner-RANK` is
+            the key of a learner's rank.
+
+    Raises:
+        SeedbedError: CONFIG, a file cannot be read, others may read it, or a line of it is wrong.
+    """
+
+    def __init__(self, *paths: str | Path) -> None:
+        self.paths = tuple(map(Path, paths))
+        self._stamps: dict[Path, tuple[int, int, int]] = {}
+        self._lines: dict[Path, list[_Line]] = {}
+        for path in self.paths:
+            self._read(path)
+
+    def _read(self, path: Path) -> None:
         try:
-            stat = self._path.stat()
+            stat = path.stat()
             stamp = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
-            if stamp == self._stamp:
+            if stamp == self._stamps.get(path):
                 return
-            require_private(self._path, stat, "--token-file")
-            lines = self._path.read_text(encoding="utf-8").splitlines()
+            require_private(path, stat, "--token-file")
+            texts = path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             cause = getattr(error, "strerror", None) or error
-            raise ConfigError(f"--token-file: cannot read {self._path}: {cause}") from error
-        first: dict[Role, str] = {}
-        digests: list[tuple[bytes, Role]] = []
-        for number, line in enumerate(lines, 1):
-            words = line.split()
-            if not words or words[0].startswith("#"):
-                continue
-            if len(words) != 2 or words[0] not in set(Role):
-                raise self._wrong(number, f"is not `ROLE SECRET` with a ROLE of {', '.join(Role)}")
-            role, secret = Role(words[0]), words[1]
-            if match := _DIGEST.fullmatch(secret):
-                digests.append((bytes.fromhex(match[1]), role))
-            elif secret.startswith("sha256:") or not _SECRET.fullmatch(secret):
-                raise self._wrong(
-                    number, "has no secret of 16 to 512 printable characters, nor sha256:HEX"
-                )
-            else:
-                first.setdefault(role, secret)
-                digests.append((digest_of(secret), role))
-        if not digests:
-            raise ConfigError(
-                f"--token-file: {self._path} has no token: `seedbed tokens` makes some"
-            )
-        self._secrets, self._digests, self._stamp = first, digests, stamp
+            raise ConfigError(f"--token-file: cannot read {path}: {cause}") from error
+        lines = [
+            _line_of(words, f"--token-file: line {number} of {path}")
+            for number, text in enumerate(texts, 1)
+            if (words := text.split()) and not words[0].startswith("#")
+        ]
+        if not lines:
+            raise ConfigError(f"--token-file: {path} has no token: `seedbed tokens` makes some")
+        self._lines[path], self._stamps[path] = lines, stamp
 
-    def _wrong(self, number: int, cause: str) -> SeedbedError:
-        # The line itself is secret.
-        return ConfigError(f"--token-file: line {number} of {self._path} {cause}")
+    def _all(self) -> Iterator[_Line]:
+        for path in self.paths:
+            try:
+                self._read(path)
+            except SeedbedError as error:
+                # The file is being replaced: the old tokens are still valid.
+                log.warning("%s; the tokens that were read before stay valid", error)
+            yield from self._lines[path]
 
-    def _refresh(self) -> None:
-        try:
-            self._read()
-        except SeedbedError as error:
-            # The file is being replaced: the old tokens are still valid.
-            log.warning("%s; the tokens that were read before stay valid", error)
+    def has_secret(self, role: Role, rank: int | None = None) -> bool:
+        """Return whether there is a secret of this role or rank, and not only a digest."""
+        return any(line.secret for line in self._all() if line.caller == (role, rank))
 
-    def has_secret(self, role: Role) -> bool:
-        """Return whether the file has a secret of this role, and not only a digest."""
-        self._refresh()
-        return role in self._secrets
+    @property
+    def has_ranks(self) -> bool:
+        """Return whether there is a key of any rank, or its digest."""
+        return any(line.caller.rank is not None for line in self._all())
 
-    def secret(self, role: Role) -> str:
-        """Return the secret that a client of this role sends.
+    def secret(self, role: Role, rank: int | None = None) -> str:
+        """Return the secret that a client of this role sends: the first of the files.
+
+        Args:
+            role: role of the client.
+            rank: rank of a learner, for its key; None: the secret of the role.
 
         Raises:
-            SeedbedError: CONFIG, the file has none.
+            SeedbedError: CONFIG, there is none.
         """
-        self._refresh()
-        if role not in self._secrets:
-            raise ConfigError(
-                f"--token-file: {self._path} has no line `{role} SECRET`, which this process sends"
-            )
-        return self._secrets[role]
+        for line in self._all():
+            if line.secret and line.caller == (role, rank):
+                return line.secret
+        name = role if rank is None else f"{role}-{rank}"
+        raise ConfigError(
+            f"--token-file: {' and '.join(map(str, self.paths))} has no line `{name} SECRET`, "
+            "which this process sends"
+        )
 
-    def role_of(self, secret: str) -> Role | None:
-        """Return the role of a secret, or None if the file does not have it. Constant time."""
-        self._refresh()
+    def caller_of(self, secret: str) -> Caller | None:
+        """Return whose secret it is, or None if no file has it. Constant time."""
         digest, found = digest_of(secret), None
-        for known, role in self._digests:
-            if hmac.compare_digest(digest, known):
-                found = role
+        for line in self._all():
+            if hmac.compare_digest(digest, line.digest):
+                found = line.caller
         return found
+
+
+def _line_of(words: list[str], where: str) -> _Line:
+    """Return a line of a token file.
+
+    Raises:
+        SeedbedError: CONFIG. The line itself is secret, so that it is not shown.
+    """
+    ranked = _RANKED.fullmatch(words[0])
+    if len(words) != 2 or not (ranked or words[0] in set(Role)):
+        roles = ", ".join(Role)
+        raise ConfigError(
+            f"{where} is not `ROLE SECRET` with a ROLE of {roles}, or of learner-RANK"
+        )
+    caller = Caller(Role.LEARNER, int(ranked[1])) if ranked else Caller(Role(words[0]))
+    secret = words[1]
+    if match := _DIGEST.fullmatch(secret):
+        return _Line(caller, bytes.fromhex(match[1]), "")
+    if secret.startswith("sha256:") or not _SECRET.fullmatch(secret):
+        raise ConfigError(
+            f"{where} has no secret of 16 to 512 printable characters, nor sha256:HEX"
+        )
+    return _Line(caller, digest_of(secret), secret)
 
 
 def digest_of(secret: str) -> bytes:
@@ -141,6 +179,11 @@ def token_file(given: str | None) -> str | None:
     return given or os.environ.get(TOKEN_FILE_VARIABLE) or None
 
 
+def rank_key_file() -> str | None:
+    """Return the file with the key of this learner's rank, of the environment; None without."""
+    return os.environ.get(RANK_KEY_FILE_VARIABLE) or None
+
+
 # Roles whose calls each kind of process serves.
 _SERVES: Mapping[Role, tuple[Role, ...]] = {
     Role.ACTOR: (),
@@ -150,16 +193,31 @@ _SERVES: Mapping[Role, tuple[Role, ...]] = {
 }
 
 
-def new_token_files() -> dict[Role, str]:
+def new_rank_key(rank: int) -> tuple[str, str]:
+    """Return a new key of a learner's rank: its line of a token file, and the one of its digest."""
+    secret = secrets.token_urlsafe(32)
+    name = f"{Role.LEARNER}-{rank}"
+    return f"{name} {secret}\n", f"{name} sha256:{digest_of(secret).hex()}\n"
+
+
+def new_token_files(learners: int = 0) -> dict[str, str]:
     """Return the text of a new token file for each kind of process.
 
     A file has the secret of its own role, and the digests of the roles that the process serves.
+
+    Args:
+        learners: learners of a run that have a key each; their files are `learner-0` and so on.
     """
     drawn = {role: secrets.token_urlsafe(32) for role in Role}
-    return {
-        role: "".join(
+    files = {
+        str(role): "".join(
             [f"{role} {drawn[role]}\n"]
             + [f"{other} sha256:{digest_of(drawn[other]).hex()}\n" for other in served]
         )
         for role, served in _SERVES.items()
+    }
+    keys = [new_rank_key(rank) for rank in range(learners)]
+    files[Role.LEARNER] += "".join(digest for _, digest in keys)
+    return files | {
+        f"{Role.LEARNER}-{rank}": key + files[Role.LEARNER] for rank, (key, _) in enumerate(keys)
     }

@@ -16,7 +16,7 @@ from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
 from seedbed.runtime.files import atomic_write
-from seedbed.runtime.tokens import Role, new_token_files
+from seedbed.runtime.tokens import Role, new_rank_key, new_token_files
 from seedbed.services.cost.cluster import load_credentials, reason_of
 from seedbed.services.cost.pods import TIMEOUT_S
 
@@ -27,12 +27,13 @@ _LOOK_S = 60.0
 
 
 class TokenSecret:
-    """The Secret with the tokens, one key for each role.
+    """The Secret with the tokens, one key for each role, and for each of several learners.
 
     Args:
         owner: Name of the release's ConfigMap that owns the Secrets.
         namespace: Its namespace.
         name: Name of the Secret; empty where a person has made it, and only `others` are owned.
+        learners: Learners of the release that have a key of their rank each; 0 with one learner.
         others: Names of further Secrets of the release, which others make.
         file: Local file that receives the meter's own token.
         core: API; None takes the pod's credentials.
@@ -44,6 +45,7 @@ class TokenSecret:
         owner: str,
         namespace: str,
         name: str,
+        learners: int,
         others: Sequence[str],
         file: Path,
         core: Any = None,
@@ -54,7 +56,7 @@ class TokenSecret:
             core = client.CoreV1Api()
         self._core, self._clock = core, clock
         self._owner, self._namespace, self._name = owner, namespace, name
-        self._others, self._file = list(others), file
+        self._learners, self._others, self._file = learners, list(others), file
         self._looked: float | None = None
 
     def wait(self, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -88,6 +90,7 @@ class TokenSecret:
         )
         if self._name:
             secret = self._read(self._name) or self._make()
+            self._add_rank_keys(secret)
             self._own(secret, owner)
             text = base64.b64decode(secret.data[str(Role.OBSERVER)]).decode()
             if not self._file.exists() or self._file.read_text() != text:
@@ -110,13 +113,39 @@ class TokenSecret:
         labels = {"app.kubernetes.io/name": "seedbed", "app.kubernetes.io/part-of": "seedbed"}
         secret = client.V1Secret(
             metadata=client.V1ObjectMeta(name=self._name, labels=labels),
-            string_data={str(role): text for role, text in new_token_files().items()},
+            string_data=new_token_files(),
         )
         made = self._core.create_namespaced_secret(
             self._namespace, secret, _request_timeout=TIMEOUT_S
         )
         log.info("Secret %s created", self._name)
         return made
+
+    def _add_rank_keys(self, secret: Any) -> None:
+        """Make the keys of ranks that the Secret lacks, and give all learners their digests.
+
+        A key is missing after more learners are wanted, and after a person has removed it to have
+        another one.
+        """
+        names = [f"{Role.LEARNER}-{rank}" for rank in range(self._learners)]
+        missing = [rank for rank, name in enumerate(names) if name not in secret.data]
+        if not missing:
+            return
+        made = {names[rank]: new_rank_key(rank) for rank in missing}
+        lines = base64.b64decode(secret.data[str(Role.LEARNER)]).decode().splitlines(keepends=True)
+        kept = [line for line in lines if line.split()[:1] not in [[name] for name in made]]
+        texts = {name: key for name, (key, _) in made.items()}
+        texts[str(Role.LEARNER)] = "".join([*kept, *(digest for _, digest in made.values())])
+        data = {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
+        # Refused where somebody has changed the Secret meanwhile: it is read again a minute later.
+        metadata = {"resourceVersion": secret.metadata.resource_version}
+        self._core.patch_namespaced_secret(
+            self._name,
+            self._namespace,
+            {"metadata": metadata, "data": data},
+            _request_timeout=TIMEOUT_S,
+        )
+        log.info("Secret %s: keys of %s made", self._name, ", ".join(made))
 
     def _own(self, secret: Any, owner: Any) -> None:
         """Make the release the owner of a Secret, which a version before may have made."""

@@ -15,7 +15,7 @@ import grpc
 import numpy as np
 import pytest
 
-from seedbed.gossip.membership import Membership
+from seedbed.gossip.membership import ImplausibleGrowth, Membership
 from seedbed.gossip.second_reading import SecondReading
 from seedbed.gossip.transport.buffers import Message
 from seedbed.gossip.transport.chunks import ChunkAssembler, state_from_wire, to_chunks
@@ -24,13 +24,15 @@ from seedbed.gossip.transport.handshake import PeerRejected, check_hello
 from seedbed.gossip.transport.peer_processes import PeerProcesses
 from seedbed.gossip.transport.transport import GossipTransport
 from seedbed.rpc import channels
-from seedbed.rpc.credentials import PLAIN
+from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.rpc.server import ServerThread
 from seedbed.rpc.streams import StreamRejected
 from seedbed.runtime.threads import Threads
+from seedbed.runtime.tokens import Role, Tokens, new_rank_key
 from seedbed.v1 import gossip_pb2 as wire
 from seedbed.v1 import gossip_pb2_grpc as wire_grpc
 from tests.support.gossip_learners import LAYOUT, GossipLearner, experiment
+from tests.support.private_files import write_private
 from tests.support.raw_wire import metadata_of
 from tests.support.waiting import wait_for
 
@@ -259,6 +261,20 @@ class OpenPush:
         return bool(next(self.call).HasField("welcome"))
 
 
+def comes(stack: ExitStack, victim: GossipLearner, incarnation: int) -> OpenPush:
+    """Return the stream of another process, once those of the one before have ended."""
+    new: list[OpenPush] = []
+
+    def is_welcome() -> bool:
+        new.append(OpenPush(stack, victim, incarnation))
+        with suppress(grpc.RpcError):  # the end of the stream is under way
+            return new[-1].welcome()
+        return False
+
+    wait_for(is_welcome, "the process that was started again")
+    return new[-1]
+
+
 def test_a_newcomer_disturbs_nobody_and_a_restarted_learner_comes_at_once(
     victim: GossipLearner,
 ) -> None:
@@ -276,17 +292,10 @@ def test_a_newcomer_disturbs_nobody_and_a_restarted_learner_comes_at_once(
         assert again.welcome(), "a connection that broke unnoticed is replaced"
         assert refusal_of(old.call).code() is grpc.StatusCode.UNAVAILABLE
         again.call.cancel()  # as the kernel ends the streams of a process that is killed
-        new: list[OpenPush] = []
-
-        def comes() -> bool:
-            new.append(OpenPush(stack, victim, 6))
-            with suppress(grpc.RpcError):  # the end of the stream is under way
-                return new[-1].welcome()
-            return False
-
-        wait_for(comes, "the process that was started again")
+        newest = comes(stack, victim, 6)
         error = refusal_of(OpenPush(stack, victim, 5).call)
         assert error.code() is grpc.StatusCode.ALREADY_EXISTS, "the newest one is connected"
+        assert newest.call.is_active()
 
 
 def test_a_process_that_is_silent_is_replaced_after_the_deadline() -> None:
@@ -343,30 +352,105 @@ class AtTheAddress(ServerThread):
         assert not self.threads.join(20)
 
 
-def test_a_stranger_is_no_peer_once_the_peers_own_process_answers(
+def test_what_a_process_states_is_kept_once_its_address_answers_as_the_same_one(
     victim: GossipLearner, tmp_path: Path
 ) -> None:
-    """It connects before that one, states counts, and is ended; nothing of it is kept."""
     address = experiment(tmp_path, 2).gossip.addresses[1]
-    lie = wire.PushRequest(heartbeat=wire.Member(iteration=10**6, env_frames=10**12))
+    kept = victim.membership.to_json
     with ExitStack() as stack:
-        stranger = OpenPush(stack, victim, 6)
-        assert stranger.welcome(), "nobody answers there yet"
-        stranger.send(lie)
+        lie = wire.PushRequest(heartbeat=wire.Member(iteration=10**6, env_frames=10**12))
+        other = OpenPush(stack, victim, 6)
+        assert other.welcome()
+        other.send(lie)
         wait_for(lambda: 1 in victim.membership.peers_heard(), "its heartbeat")
-        assert "1" not in victim.membership.to_json()
+        assert "1" not in kept()
+        other.call.cancel()
         with AtTheAddress(address, 5, 70):
-            error = refusal_of(stranger.call)
-            assert error.code() is grpc.StatusCode.ALREADY_EXISTS
-            assert "another process is learner 1, by its address" in error.details()
-            again = refusal_of(OpenPush(stack, victim, 7).call)
-            assert again.code() is grpc.StatusCode.ALREADY_EXISTS, "at once from now on"
-            own = OpenPush(stack, victim, 5)
-            assert own.welcome()
+            own = comes(stack, victim, 5)
             own.send(wire.PushRequest(heartbeat=wire.Member(iteration=3, env_frames=71)))
-            kept = victim.membership.to_json
             wait_for(lambda: kept().get("1", {}).get("env_frames") == 71, "its heartbeat")
             assert victim.membership.highest_iteration(1) == 3
+
+
+def test_a_count_that_no_learner_reaches_ends_the_stream(victim: GossipLearner) -> None:
+    """One heartbeat of 10^12 frames ended a run with exit code 0."""
+    with ExitStack() as stack:
+        stream = OpenPush(stack, victim, 5)
+        assert stream.welcome()
+        stream.send(wire.PushRequest(heartbeat=wire.Member(iteration=3, env_frames=71)))
+        stream.send(wire.PushRequest(heartbeat=wire.Member(iteration=4, env_frames=10**12)))
+        error = refusal_of(stream.call)
+        assert error.code() is grpc.StatusCode.OUT_OF_RANGE
+        assert "env_frames of learner 1 is 1e+12, and was 71" in error.details()
+        assert victim.membership.peers_heard()[1].env_frames == 71
+
+
+def test_a_learner_that_takes_over_a_state_jumps_to_its_counts() -> None:
+    clock = [0.0]
+    membership = Membership(0, 3, 20.0, now=lambda: clock[0])
+    membership.update(2, wire.Member(env_frames=10**13, updates=10**9, seconds=1e6))
+    membership.update(1, wire.Member())
+    membership.update(1, wire.Member(env_frames=10**13, updates=10**9, seconds=1e6))
+    membership.update(1, wire.Member(iteration=10**12), own=wire.Member(iteration=10**12))
+    with pytest.raises(ImplausibleGrowth, match=r"1 is 1e\+15, and was 1e\+12 0\.0 s before"):
+        membership.on_parameters(1, 10**15)
+    clock[0] = 1e4
+    membership.update(2, wire.Member(env_frames=10**13 + 10**12))
+    membership.on_process(1)
+    membership.update(1, wire.Member(env_frames=10**15))
+
+
+# --- keys of ranks ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> dict[int, Credentials]:
+    """Credentials of three learners, each with the key of its rank alone."""
+    made = [new_rank_key(rank) for rank in range(3)]
+    digests = "".join(digest for _, digest in made)
+    return {
+        rank: Credentials(
+            Role.LEARNER, Tokens(write_private(tmp_path / f"key-{rank}", key + digests))
+        ).of_rank(rank)
+        for rank, (key, _) in enumerate(made)
+    }
+
+
+def test_a_rank_is_proved_by_its_key(tmp_path: Path, keys: dict[int, Credentials]) -> None:
+    """One Hello in another learner's rank ended that learner: exit code 10, and 35 of the ring."""
+    config = experiment(tmp_path, 3)
+    threads, membership = Threads(), Membership(0, 3, 20.0)
+    transport = GossipTransport(config, membership, LAYOUT, threads, keys[0], wire.Member, Future)
+    try:
+        transport.start()
+        assert transport.address is not None
+
+        def push(key: Credentials | None, rank: int) -> Any:
+            hello = wire.GossipHello()
+            hello.CopyFrom(transport._hello)
+            hello.rank, hello.incarnation = rank, 5
+            credential = key.metadata() if key is not None else ()
+            stub = wire_grpc.GossipStub(channel)
+            requests: Queue[Any] = Queue()
+            metadata = (*credential, *metadata_of(hello))
+            return stub.Push(iter(requests.get, None), metadata=metadata, timeout=20)
+
+        with channels.channel(transport.address) as channel:
+            own = push(keys[1], 1)
+            assert next(own).HasField("welcome")
+            refused = transport.refused
+            error = refusal_of(push(keys[2], 1))
+            assert error.code() is grpc.StatusCode.PERMISSION_DENIED
+            assert "the key is of learner 2, and the Hello of learner 1" in error.details()
+            error = refusal_of(push(None, 1))
+            assert error.code() is grpc.StatusCode.UNAUTHENTICATED
+            assert transport.refused == refused + 2
+            assert own.is_active()
+            assert next(push(keys[2], 2)).HasField("welcome")
+    finally:
+        threads.stopping.set()
+        transport.close()
+        assert not threads.join(20)
 
 
 def test_statuses_are_requested_at_the_addresses_of_the_peers(

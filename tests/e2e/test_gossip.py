@@ -116,6 +116,17 @@ def test_three_learners_gossip_one_is_killed_and_all_end(trio: Release) -> None:
     grow(trio, RANKS, lambda rank: total(trio, rank, "seedbed_gossip_mixes_total"))
     trio.until(lambda: alive(trio) == [3, 3, 3], "each sees all of them again")
 
+    # Another key of its rank: that learner alone starts again, and the others take the key.
+    old = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in trio.pods("learner")}
+    remove = '-p=[{"op":"remove","path":"/data/learner-1"}]'
+    trio.kubectl("patch", "secret", "trio-auth", "--type=json", remove)
+    trio.kubectl("delete", "pod", "trio-learner-1")
+    trio.until(lambda: counter(trio, 1, "updates") > 0, "it has resumed")
+    trio.until(lambda: alive(trio) == [3, 3, 3], "each sees all of them with the new key")
+    grow(trio, RANKS, lambda rank: total(trio, rank, "seedbed_gossip_mixes_total"))
+    new = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in trio.pods("learner")}
+    assert {name for name in old if old[name] != new[name]} == {"trio-learner-1"}
+
     # All of them are killed: each resumes from its own volume, and they find each other again.
     each = [counter(trio, rank, "env_frames") for rank in RANKS]
     trio.kill("learner", *RANKS)

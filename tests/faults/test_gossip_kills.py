@@ -8,8 +8,11 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
+from seedbed.rpc import channels
+from seedbed.v1.gossip_pb2_grpc import GossipStub
 from tests.support.processes import START_S, Cluster, Process, cluster, parent
 from tests.support.waiting import wait_for
 
@@ -69,6 +72,13 @@ def test_one_of_three_is_killed_and_comes_back(tmp_path: Path) -> None:
         victim = status(it, 1)["process"]["pid"]
         assert parent(victim) in run.children()  # its guard
         os.kill(victim, signal.SIGKILL)
+
+        # The socket of a learner serves no process without the key of a rank.
+        with channels.channel(f"unix:{it.run}/learner-0/gossip.sock") as channel:
+            with pytest.raises(grpc.RpcError) as refused:
+                list(GossipStub(channel).Push(iter([]), timeout=20))
+            assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert {file.stat().st_mode & 0o777 for file in it.run.glob("rank-keys/*")} == {0o600}
 
         # The others never stop: while it is away, and while it is being started again.
         goes_on(it, run, 0, 2)

@@ -380,7 +380,7 @@ def test_another_network_is_refused(
         make(config, 1, ParameterLayout(("dense/kernel", "dense/bias"), (kernel, (2,))))
     assert refusal.value.code is ExitCode.CONFIG
     assert "the log of learner 0 names the first difference" in str(refusal.value)
-    named = f"another network: dense/kernel has shape [3, 2] here and {list(kernel)} there"
+    named = "another network: dense/kernel [3, 2] here is not there, or has another shape or place"
     assert named in caplog.text
     assert not [row for row in rows(tmp_path, 1) if row[1] == "adopt"]
 

@@ -14,6 +14,7 @@ import pytest
 from seedbed.rpc.credentials import (
     MAY_CALL,
     Credentials,
+    Denial,
     check_exposure,
     is_local,
 )
@@ -43,8 +44,8 @@ def server(tmp_path: Path) -> Credentials:
 
 
 def code(credentials: Credentials, method: str, secret: str) -> grpc.StatusCode | None:
-    denial = credentials.denial(method, bearer(secret), {})
-    return denial and denial.code
+    caller = credentials.judge(method, bearer(secret), {})
+    return caller.code if isinstance(caller, Denial) else None
 
 
 @pytest.mark.parametrize("method", MAY_CALL)
@@ -71,8 +72,8 @@ def test_a_call_without_metadata_or_with_another_scheme_is_refused(server: Crede
         [("authorization", SECRETS[Role.ACTOR])],
         [("authorization", b"Bearer x")],
     ):
-        denial = server.denial(ACT, metadata, {})
-        assert denial is not None
+        denial = server.judge(ACT, metadata, {})
+        assert isinstance(denial, Denial)
         assert denial.code is grpc.StatusCode.UNAUTHENTICATED
         assert "--token-file" in denial.message
 
@@ -220,7 +221,8 @@ def with_tls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Credentials:
 def test_the_role_of_a_certificate_decides(
     with_tls: Credentials, names: list[str], expected: grpc.StatusCode | None
 ) -> None:
-    denial = with_tls.denial(ACT, [], certificate(*names))
+    caller = with_tls.judge(ACT, [], certificate(*names))
+    denial = caller if isinstance(caller, Denial) else None
     assert (denial and denial.code) is expected
 
 
@@ -228,10 +230,10 @@ def test_token_and_certificate_have_the_same_role(with_tls: Credentials, tmp_pat
     tokens = Tokens(token_file(tmp_path, *(f"{r} {s}" for r, s in SECRETS.items())))
     both = Credentials(Role.LEARNER, tokens, with_tls.tls)
     actor = bearer(SECRETS[Role.ACTOR])
-    assert both.denial(ACT, actor, certificate("actor.a.b.seedbed")) is None
-    assert both.denial(ACT, actor, certificate("no-role")) is None
+    for name in ("actor.a.b.seedbed", "no-role"):
+        assert both.judge(ACT, actor, certificate(name)) == (Role.ACTOR, None)
     for metadata, names in ((actor, "learner.a.b.seedbed"), ([], "actor.a.b.seedbed")):
-        assert both.denial(ACT, metadata, certificate(names)) is not None
+        assert isinstance(both.judge(ACT, metadata, certificate(names)), Denial)
 
 
 @pytest.mark.parametrize(

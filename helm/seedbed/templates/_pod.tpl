@@ -52,6 +52,11 @@ capabilities: {drop: [ALL]}
 {{- end }}
 {{- end -}}
 
+{{/* Whether learners prove their ranks to each other by a key each: "true" or nothing. */}}
+{{- define "seedbed.rankKeys" -}}
+{{- if and .Values.auth.enabled (include "seedbed.several" .) }}true{{ end -}}
+{{- end -}}
+
 {{- define "seedbed.credentialMounts" -}}
 {{- if .Values.auth.enabled }}
 - {name: auth, mountPath: /etc/seedbed-auth, readOnly: true}

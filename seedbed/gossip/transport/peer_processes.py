@@ -37,11 +37,6 @@ class PeerProcesses:
         self._deadline_s, self._now = deadline_s, now
         self._processes: dict[int, _Process] = {}
 
-    def is_known(self, rank: int, incarnation: int) -> bool:
-        """Return whether a process is the one that was admitted as a peer."""
-        process = self._processes.get(rank)
-        return process is not None and process.incarnation == incarnation
-
     def admit(
         self, rank: int, incarnation: int, method: str, task: asyncio.Task[Any]
     ) -> tuple[bool, list[asyncio.Task[Any]]]:
@@ -84,10 +79,6 @@ class PeerProcesses:
     def on_message(self, rank: int) -> None:
         """Note that the process of a peer has sent a message."""
         self._processes[rank].heard_s = self._now()
-
-    def tasks(self, rank: int) -> list[asyncio.Task[Any]]:
-        """Return the tasks of the streams of a peer's process."""
-        return list(self._processes[rank].tasks.values())
 
     def incarnation(self, rank: int) -> int:
         """Return the incarnation of the process that is connected as a peer."""

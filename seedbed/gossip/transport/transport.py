@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from seedbed.config import Experiment
-from seedbed.gossip.membership import Membership
+from seedbed.gossip.membership import ImplausibleGrowth, Membership
 from seedbed.gossip.parameters import FlatParams, ParameterLayout, norm_of
 from seedbed.gossip.shared_copy import GradientNumber, SharedCopy
 from seedbed.gossip.transport.buffers import Message, ReceiveBuffer, SegmentBuffer
@@ -28,7 +28,6 @@ from seedbed.gossip.transport.shared_client import SharedCopyClient
 from seedbed.rpc.asyncio_server import AsyncioServerStream
 from seedbed.rpc.credentials import Credentials, Denial, is_local
 from seedbed.rpc.hello import hello_in
-from seedbed.rpc.reconnect import Attempts
 from seedbed.rpc.server import ServerThread
 from seedbed.rpc.stream import StreamEnded
 from seedbed.rpc.streams import OpenStreams, StreamRejected
@@ -53,9 +52,13 @@ def listen_address(address: str) -> str:
     return address if is_local(address) else f"[::]:{address.rsplit(':', 1)[1]}"
 
 
-def _not_its_process(rank: int) -> StreamRejected:
-    text = f"another process is learner {rank}, by its address in gossip.addresses"
-    return StreamRejected(text, grpc.StatusCode.ALREADY_EXISTS)
+@contextlib.contextmanager
+def _judged() -> Iterator[None]:
+    """Refuse counts that no learner reaches with OUT_OF_RANGE: the peer tries again."""
+    try:
+        yield
+    except ImplausibleGrowth as error:
+        raise StreamRejected(str(error), grpc.StatusCode.OUT_OF_RANGE) from error
 
 
 class GossipTransport(ServerThread, wire_grpc.GossipServicer):
@@ -94,6 +97,7 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         whole_state: Callable[[], Future[dict[str, NDArray[Any]]]],
     ) -> None:
         settings, rank = experiment.gossip, membership.rank
+        credentials = credentials.of_rank(rank)
         super().__init__(listen_address(settings.addresses[rank]), threads, credentials, "gossip")
         self.membership, self.heartbeat = membership, heartbeat
         self._layout, self._whole_state = layout, whole_state
@@ -260,50 +264,48 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
 
     async def _check_hello(self, stream: _Stream, method: str) -> int:
         """Check the Hello, end the peer's older stream, and return the peer's rank."""
-        hello = hello_in(stream.invocation_metadata(), wire.GossipHello)
-        check_hello(self._hello, hello, self._layout, self._is_protected)
+        hello = self._hello_of(stream)
         rank: int = hello.rank
-        is_own = None
-        if not self._processes.is_known(rank, hello.incarnation):
-            is_own = await self._is_at_its_address(rank, hello.incarnation)
-            if is_own is False:
-                raise _not_its_process(rank)
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         is_new, replaced = self._processes.admit(rank, hello.incarnation, method, task)
         if is_new:
             self.membership.on_process(rank)
             log.info("learner %d has connected", rank)
-            if is_own:
-                self.membership.on_contribution(rank)
-            else:
-                self._spawn(self._identify(rank, hello.incarnation))
+            self._spawn(self._confirm(rank, hello.incarnation))
         for older in replaced:
             text = f"learner {rank} has opened a newer stream"
             self._streams.end(older, StreamRejected(text, grpc.StatusCode.UNAVAILABLE))
         return rank
 
-    async def _is_at_its_address(self, rank: int, incarnation: int) -> bool | None:
-        """Return whether a process that connects as a peer is the one at the peer's address.
+    def _hello_of(self, stream: _Stream) -> wire.GossipHello:
+        """Return the Hello of a call that fits this learner, of the rank whose key the call has.
 
-        Returns:
-            None where nothing answers there.
+        Raises:
+            PeerRejected: The peer does not fit this learner.
+            StreamRejected: PERMISSION_DENIED: the key is another rank's.
+        """
+        metadata = stream.invocation_metadata()
+        hello = hello_in(metadata, wire.GossipHello)
+        check_hello(self._hello, hello, self._layout, self._is_protected)
+        rank = self._credentials.rank_of(metadata)
+        if rank not in (None, hello.rank):
+            text = f"the key is of learner {rank}, and the Hello of learner {hello.rank}"
+            raise StreamRejected(text, grpc.StatusCode.PERMISSION_DENIED)
+        return hello
+
+    async def _confirm(self, rank: int, incarnation: int) -> None:
+        """Keep what a peer's process states once its address answers as the same process.
+
+        One that sends parameters needs no such answer. A peer that serves no calls, such as one
+        that ends, gets none.
         """
         reply = await self.clients[rank].request_status()
-        return None if reply is None else reply.incarnation == incarnation
-
-    async def _identify(self, rank: int, incarnation: int) -> None:
-        """End the streams of a peer's process once its address answers as another one."""
-        async for _ in Attempts():
-            is_own = await self._is_at_its_address(rank, incarnation)
-            if not self._processes.is_known(rank, incarnation):
-                return  # another one has taken its place
-            if is_own:
-                self.membership.on_contribution(rank)
-                return
-            if is_own is False:
-                for task in self._processes.tasks(rank):
-                    self._streams.end(task, _not_its_process(rank))
-                return
+        if (
+            reply is not None
+            and reply.incarnation == incarnation
+            and self._processes.incarnation(rank) == incarnation
+        ):
+            self.membership.on_contribution(rank)
 
     async def _push(self, stream: _Stream) -> None:
         rank = await self._check_hello(stream, "Push")
@@ -314,7 +316,8 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
             self._processes.on_message(rank)
             kind = message.WhichOneof("message")
             if kind == "heartbeat":
-                self.membership.update(rank, message.heartbeat)
+                with _judged():
+                    self.membership.update(rank, message.heartbeat, own=self.heartbeat())
             elif kind == "chunk":
                 values = assembler.add(message.chunk)
                 if values is not None:
@@ -324,7 +327,8 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
                         self.membership.on_refusal(rank)
                         raise
                     iteration = message.chunk.iteration
-                    self.membership.on_parameters(rank, iteration)
+                    with _judged():
+                        self.membership.on_parameters(rank, iteration)
                     self.receive_buffer.put(Message(rank, iteration, values))
                     received = wire.PushReply.Received(iteration=iteration)
                     await self._streams.write(stream, wire.PushReply(received=received))
@@ -391,9 +395,8 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         await self._streams.serve(stream, lambda: self._fetch(request, stream))
 
     async def _fetch(self, request: wire.FetchRequest, stream: _Stream) -> None:
-        hello = hello_in(stream.invocation_metadata(), wire.GossipHello)
         try:
-            check_hello(self._hello, hello, self._layout, self._is_protected)
+            hello = self._hello_of(stream)
         except PeerRejected as rejection:
             code = grpc.StatusCode.UNAVAILABLE if rejection.is_transient else None
             raise StreamRejected(str(rejection), code or rejection.code) from rejection

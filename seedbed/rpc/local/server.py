@@ -112,10 +112,10 @@ class LocalServer:
                 return
             opened.callback(stream.close)
             try:
-                denial = self._credentials.denial(path, stream.invocation_metadata(), {})
-                if denial is not None:
-                    self._on_denied(denial)
-                    await stream.abort(denial.code, denial.message)
+                caller = self._credentials.judge(path, stream.invocation_metadata(), {})
+                if isinstance(caller, Denial):
+                    self._on_denied(caller)
+                    await stream.abort(caller.code, caller.message)
                 await method.serve(stream)
                 await stream.finish()
             except (Ended, asyncio.CancelledError):

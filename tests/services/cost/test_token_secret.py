@@ -13,6 +13,7 @@ from kubernetes.client.exceptions import ApiException
 
 from seedbed.runtime.tokens import Role, Tokens
 from seedbed.services.cost.token_secret import TokenSecret
+from tests.support.private_files import write_private
 
 
 class FakeCore:
@@ -41,6 +42,10 @@ class FakeCore:
         return secret
 
     def patch_namespaced_secret(self, name: str, namespace: str, body: Any, **_: Any) -> None:
+        if "data" in body:
+            self.calls.append(f"add {' '.join(body['data'])}")
+            self.secrets[name].data.update(body["data"])
+            return
         self.calls.append(f"own {name}")
         owners = [
             client.V1OwnerReference(
@@ -56,10 +61,18 @@ class FakeCore:
 
 
 class Scene:
-    def __init__(self, path: Path, name: str = "pong-auth", others: tuple[str, ...] = ()) -> None:
-        self.core, self.now, self.file = FakeCore(), 0.0, path / "tokens"
+    def __init__(
+        self,
+        path: Path,
+        name: str = "pong-auth",
+        others: tuple[str, ...] = (),
+        learners: int = 0,
+        core: FakeCore | None = None,
+    ) -> None:
+        self.core, self.now, self.file = core or FakeCore(), 0.0, path / "tokens"
         self.secret = TokenSecret(
-            "pong-experiment", "rl", name, others, self.file, self.core, lambda: self.now
+            *("pong-experiment", "rl", name, learners, others, self.file),
+            *(self.core, lambda: self.now),
         )
 
 
@@ -76,9 +89,42 @@ def test_a_secret_is_made_once_and_owned_by_the_release(tmp_path: Path) -> None:
     assert Tokens(scene.file).secret(Role.OBSERVER)
     (owner,) = made.metadata.owner_references
     assert (owner.kind, owner.name, owner.uid) == ("ConfigMap", "pong-experiment", "u1")
-    again = TokenSecret("pong-experiment", "rl", "pong-auth", (), scene.file, scene.core)
+    again = TokenSecret("pong-experiment", "rl", "pong-auth", 0, (), scene.file, scene.core)
     again.wait()
     assert len(scene.core.calls) == 2
+
+
+def keys_in(core: FakeCore, folder: Path) -> dict[str, Tokens]:
+    """The files of the Secret, as pods mount them."""
+    data = core.secrets["pong-auth"].data
+    texts = {name: base64.b64decode(text).decode() for name, text in data.items()}
+    return {name: Tokens(write_private(folder / name, text)) for name, text in texts.items()}
+
+
+def test_missing_keys_of_ranks_are_made_and_the_others_stay(tmp_path: Path) -> None:
+    """More learners are wanted, and a person removes a key, to have another one."""
+    scene = Scene(tmp_path, learners=2)
+    scene.secret.wait()
+    added = ["create pong-auth", "add learner-0 learner-1 learner", "own pong-auth"]
+    assert scene.core.calls == added
+    first = keys_in(scene.core, tmp_path)
+    more = Scene(tmp_path, learners=3, core=scene.core)
+    more.secret.wait()
+    assert scene.core.calls == [*added, "add learner-2 learner"]
+    del scene.core.secrets["pong-auth"].data["learner-1"]
+    more.now += 61
+    more.secret.keep()
+    files = keys_in(scene.core, tmp_path)
+    secrets = [files[f"learner-{rank}"].secret(Role.LEARNER, rank) for rank in range(3)]
+    found = [files["learner"].caller_of(secret) for secret in secrets]
+    assert found == [(Role.LEARNER, 0), (Role.LEARNER, 1), (Role.LEARNER, 2)]
+    removed = first["learner-1"].secret(Role.LEARNER, 1)
+    assert files["learner"].caller_of(removed) is None
+    assert secrets[0] == first["learner-0"].secret(Role.LEARNER, 0)
+    assert files["learner"].secret(Role.LEARNER) == first["learner"].secret(Role.LEARNER)
+    more.now += 61
+    more.secret.keep()
+    assert len(scene.core.calls) == 5, "nothing more is missing"
 
 
 def test_the_secret_of_an_older_chart_is_adopted(tmp_path: Path) -> None:

@@ -104,6 +104,9 @@ spec:
           {{- else }}
           valueFrom: {fieldRef: {fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}}
           {{- end }}
+        {{- if include "seedbed.rankKeys" . }}
+        - {name: SEEDBED_RANK_KEY_FILE, value: /etc/seedbed-rank/key}
+        {{- end }}
         {{- end }}
       ports:
         - {name: grpc, containerPort: 8470}
@@ -138,6 +141,10 @@ spec:
       volumeMounts:
         - {name: runs, mountPath: /runs}
         {{- include "seedbed.mounts" . | nindent 8 }}
+        {{- if include "seedbed.rankKeys" . }}
+        # The key of its own rank alone. A file that is mounted so never changes in a running pod.
+        - {name: rank-keys, mountPath: /etc/seedbed-rank/key, subPathExpr: learner-$(SEEDBED_RANK), readOnly: true}
+        {{- end }}
         {{- if .Values.actor.sidecar }}
         - {name: socket, mountPath: /run/seedbed}
         {{- end }}
@@ -156,6 +163,16 @@ spec:
     {{- end }}
   volumes:
     {{- include "seedbed.volumes" (dict "root" . "component" "learner") | nindent 4 }}
+    {{- if include "seedbed.rankKeys" . }}
+    - name: rank-keys
+      secret:
+        secretName: {{ include "seedbed.authSecret" . }}
+        items: # named, so that a pod waits for the keys
+          {{- range $number := until (int $learner.replicas) }}
+          - {key: learner-{{ $number }}, path: learner-{{ $number }}}
+          {{- end }}
+        defaultMode: 0440
+    {{- end }}
     {{- with $learner.persistence.existingClaim | default (include "seedbed.hostsClaim" .) }}
     - name: runs
       persistentVolumeClaim: {claimName: {{ . }}}
