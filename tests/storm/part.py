@@ -161,36 +161,11 @@ def _merge_run(into: dict[str, Any], other: dict[str, Any]) -> None:
 
 
 def table(total: dict[str, Any]) -> str:
-    """Return the table of a part, or of several that were added up, as Markdown."""
-    names = list(total["events"])
-    kinds = sorted({kind for events in total["events"].values() for kind in events})
-    rows = [["", *names, "together"], ["---"] * (len(names) + 2)]
-    for kind in kinds:
-        counts = [total["events"][name].get(kind, 0) for name in names]
-        rows.append([kind, *map(str, counts), str(sum(counts))])
-    events = [sum(total["events"][name].values()) for name in names]
-    rows.append(["**events**", *map(str, events), str(sum(events))])
-
-    def row(title: str, values: dict[str, Any], whole: str) -> None:
-        rows.append([title, *(str(values.get(name, "")) for name in names), whole])
-
-    row("longest stall, s", total["stall_s"], str(max(total["stall_s"].values())))
-    row("longest SIGTERM, s", total["term_s"], str(max(total["term_s"].values())))
-    lost = total["frames_lost"]
-    row("frames lost past a checkpoint", lost, str(sum(lost.values())))
-    runs = total["runs"]
-    for key in ("frames", "updates"):
-        row(key, {name: run[key] for name, run in runs.items()},
-            str(sum(run[key] for run in runs.values())))  # fmt: skip
-    row("return: first, best, last", {
-        name: f"{run['first_return']}, {run['best_return']}, {run['last_return']}"
-        for name, run in runs.items()
-    }, "")  # fmt: skip
-    row("learned", {name: "yes" if run["learned"] else "no" for name, run in runs.items()}, "")
-    row("memory at the end, MB", {
-        name: ", ".join(f"{who} {mb}" for who, mb in run["memory_mb"].items())
-        for name, run in runs.items()
-    }, "")  # fmt: skip
+    """Return the tables of a part, or of several that were added up, as Markdown."""
+    hostile = {kind.name for kind in HOSTILE_RUNS}
+    of_faults = [name for name in total["events"] if name not in hostile]
+    of_lies = [name for name in total["events"] if name in hostile]
+    lines = [line for names in (of_faults, of_lies) if names for line in _rows(total, names)]
     messages = ", ".join(f"{path} {count:,}" for path, count in sorted(total["messages"].items()))
     growth = ", ".join(f"{name} {mb:+} MB" for name, mb in total["growth_mb"].items())
     summary = [
@@ -203,5 +178,35 @@ def table(total: dict[str, Any]) -> str:
         f"Parts: {total['parts']}, seeds {total['seeds']}, {total['seconds']:,} s, commit "
         f"{total['commit']}, {total['machine']}.",
     ]
-    lines = ["| " + " | ".join(cells) + " |" for cells in rows]
-    return "\n".join([*lines, "", *summary])
+    return "\n".join([*lines, *summary])
+
+
+def _rows(total: dict[str, Any], names: list[str]) -> list[str]:
+    """Return a table of some runs, and an empty line."""
+    events = {name: total["events"][name] for name in names}
+    rows = [["", *names, "together"], ["---"] * (len(names) + 2)]
+
+    def row(title: str, values: dict[str, Any], join: Callable[[Any], Any] | None = None) -> None:
+        own = {name: values[name] for name in names}
+        whole = str(join(own.values())) if join else ""
+        rows.append([title, *map(str, own.values()), whole])
+
+    for kind in sorted({kind for one in events.values() for kind in one}):
+        row(kind, {name: one.get(kind, 0) for name, one in events.items()}, sum)
+    row("**events**", {name: sum(one.values()) for name, one in events.items()}, sum)
+    row("longest stall, s", total["stall_s"], max)
+    row("longest SIGTERM, s", total["term_s"], max)
+    row("frames lost past a checkpoint", total["frames_lost"], sum)
+    runs = {name: total["runs"][name] for name in names}
+    for key in ("frames", "updates"):
+        row(key, {name: run[key] for name, run in runs.items()}, sum)
+    row("return: first, best, last", {
+        name: f"{run['first_return']}, {run['best_return']}, {run['last_return']}"
+        for name, run in runs.items()
+    })  # fmt: skip
+    row("learned", {name: "yes" if run["learned"] else "no" for name, run in runs.items()})
+    row("memory at the end, MB", {
+        name: ", ".join(f"{who} {mb}" for who, mb in run["memory_mb"].items())
+        for name, run in runs.items()
+    })  # fmt: skip
+    return ["| " + " | ".join(cells) + " |" for cells in rows] + [""]
