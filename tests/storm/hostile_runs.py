@@ -14,6 +14,7 @@ from tests.storm.lies import Lie
 from tests.storm.lies_act import ActLies, UnrollLies
 from tests.storm.lies_gossip import GossipLies
 from tests.storm.lies_replay import ReplayLies
+from tests.storm.lies_status import StatusLies
 from tests.storm.run_files import newest_name, updates
 from tests.storm.runs import COMMON, VTRACE, ReplayRun
 from tests.support.processes import START_S, Cluster, Process, free_port
@@ -85,7 +86,8 @@ class HostileRun:
 
     def lies(self) -> list[Lie]:
         """Return the lies about this run."""
-        return ActLies(self.entry(self._ports[0], Role.ACTOR)).lies()
+        of_actor = ActLies(self.entry(self._ports[0], Role.ACTOR)).lies()
+        return of_actor + StatusLies(self.entry(self._ports[0], Role.OBSERVER)).lies()
 
     def close(self) -> None:
         self._cluster.close()
