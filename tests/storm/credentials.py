@@ -18,6 +18,7 @@ from seedbed.runtime.tokens import Role, Tokens, new_token_files
 from tests.support.private_files import write_private
 
 RELEASE = "storm.lab"
+RANKS = 3  # learners that have keys, in the release `ranked`
 ACTOR, LEARNER, SHARD, OBSERVER = Role.ACTOR, Role.LEARNER, Role.SHARD, Role.OBSERVER
 # The table of docs/security.md.
 CALLERS = {
@@ -54,10 +55,10 @@ class RoleFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        for release in ("this", "another"):
+        for release, learners in (("this", 0), ("another", 0), ("ranked", RANKS)):
             (folder / release).mkdir(parents=True)
-            for role, text in new_token_files().items():
-                write_private(folder / release / role, text)
+            for name, text in new_token_files(learners).items():
+                write_private(folder / release / name, text)
         self._make_certificates()
 
     def _make_certificates(self) -> None:
@@ -78,20 +79,29 @@ class RoleFiles:
             )
             shutil.copy(self._folder / "ca.crt", folder)
 
-    def options(self, role: Role, tls: bool) -> tuple[str, ...]:
-        """Return the options of a command of a role."""
-        options = ("--token-file", str(self._folder / "this" / role))
+    def options(
+        self, role: Role, tls: bool, release: str = "this", rank: int | None = None
+    ) -> tuple[str, ...]:
+        """Return the options of a command of a role, or of a learner that has a rank."""
+        options = ("--token-file", str(self._file(role, release, rank)))
         if tls:
             options += ("--tls", str(self._folder / f"tls-{role}"), "--tls-release", RELEASE)
         return options
 
+    def _file(self, role: Role, release: str, rank: int | None) -> Path:
+        return self._folder / release / (role if rank is None else f"{role}-{rank}")
+
     def credentials(
-        self, token: Role | None, certificate: Role | None, release: str = "this"
+        self,
+        token: Role | None,
+        certificate: Role | None,
+        release: str = "this",
+        rank: int | None = None,
     ) -> Credentials:
         """Return the credentials of a token and a certificate, of the same role or not."""
-        tokens = None if token is None else Tokens(self._folder / release / token)
+        tokens = None if token is None else Tokens(self._file(token, release, rank))
         tls = None if certificate is None else Tls(self._folder / f"tls-{certificate}")
-        return Credentials(token or LEARNER, tokens, tls)
+        return Credentials(token or LEARNER, tokens, tls, rank=rank)
 
     def callers(self, server: Role, method: str, tls: bool) -> list[Caller]:
         """Return all kinds of clients of a method, those that are served first.

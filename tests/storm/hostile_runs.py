@@ -43,12 +43,13 @@ class HostileRun:
     overrides: tuple[str, ...] = VTRACE
     tls = False
     learners = 1
+    release = "this"  # of the credentials
 
     def __init__(self, folder: Path, seed: int, files: RoleFiles) -> None:
         folder.mkdir(parents=True)
         self.seed, self.files = seed, files
         self.processes: dict[str, Process] = {}
-        self._ports = [free_port() for _ in range(2 * self.learners)]
+        self._ports = [free_port() for _ in range(self.learners)]
         self.directories = [folder / f"run-{rank}" for rank in range(self.learners)]
         self._shards: dict[str, ShardProcess] = {}
         self._cluster = Cluster(folder, *COMMON, *self.overrides, *self._more(folder))
@@ -56,10 +57,11 @@ class HostileRun:
     def _more(self, folder: Path) -> tuple[str, ...]:
         return ()
 
-    def entry(self, port: int, role: Role) -> Entry:
-        """Return what a role's credential opens at a port."""
+    def entry(self, port: int, role: Role, rank: int | None = None) -> Entry:
+        """Return what a credential opens at a port."""
         certificate = role if self.tls else None
-        return Entry(f"127.0.0.1:{port}", self.files.credentials(role, certificate))
+        credentials = self.files.credentials(role, certificate, self.release, rank)
+        return Entry(f"127.0.0.1:{port}", credentials)
 
     def start(self) -> None:
         """Start everything, and wait until every learner has made updates and a checkpoint."""
@@ -68,7 +70,7 @@ class HostileRun:
         for index in range(ACTORS * self.learners):
             address = f"127.0.0.1:{self._ports[index % self.learners]}"
             words = ("--learner", address, "--index", str(index))
-            options = self.files.options(Role.ACTOR, self.tls)
+            options = self.files.options(Role.ACTOR, self.tls, self.release)
             self.processes[f"actor {index}"] = self._cluster.start("actor", *words, *options)
         for directory in self.directories:
             wait_for(lambda directory=directory: self._is_up(directory), "it trains", START_S)
@@ -76,8 +78,11 @@ class HostileRun:
     def _start_learner(self, rank: int, directory: Path) -> None:
         listen = f"127.0.0.1:{self._ports[rank]}"
         words = ("--run-dir", str(directory), "--listen", listen, "--rank", str(rank))
-        options = self.files.options(Role.LEARNER, self.tls)
+        options = self._learner_options(rank)
         self.processes[f"learner {rank}"] = self._cluster.start("learner", *words, *options)
+
+    def _learner_options(self, rank: int) -> tuple[str, ...]:
+        return self.files.options(Role.LEARNER, self.tls)
 
     def _is_up(self, directory: Path) -> bool:
         for process in self.processes.values():
@@ -148,17 +153,20 @@ class HostileReplayRun(HostileRun):
 
 
 class HostileGossipRun(HostileRun):
-    """Two learners that gossip, and a third process that says it is one of them."""
+    """Learners 0 and 1 gossip, and learner 2, which has the key of its rank, is hostile."""
 
     name = "hostile gossip"
-    learners = 2
+    learners = 2  # that are honest
+    release = "ranked"
+    replicas = 3
     topology = "gossip"
     methods: tuple[str, ...] = ("Push",)
 
     def _more(self, folder: Path) -> tuple[str, ...]:
-        addresses = [f"127.0.0.1:{port}" for port in self._ports[self.learners :]]
+        self._peers = [free_port() for _ in range(self.replicas)]
+        addresses = [f"127.0.0.1:{port}" for port in self._peers]
         return (
-            f"gossip.replicas={self.learners}",
+            f"gossip.replicas={self.replicas}",
             f"gossip.addresses={json.dumps(addresses)}",
             f"gossip.topology={self.topology}",
             "gossip.deadline_s=10",
@@ -166,21 +174,26 @@ class HostileGossipRun(HostileRun):
             "stop.dollars=1000",
         )
 
+    def _learner_options(self, rank: int) -> tuple[str, ...]:
+        return self.files.options(Role.LEARNER, self.tls, self.release, rank)
+
     def lies(self) -> list[Lie]:
-        first, other, *_ = (self.entry(port, Role.LEARNER) for port in self._ports[self.learners :])
-        return GossipLies(first, other, NAME, self.learners, self.methods).lies()
+        own = self.learners if self.replicas > self.learners else None
+        first, other = (self.entry(port, Role.LEARNER, own) for port in self._peers[:2])
+        return GossipLies(first, other, NAME, self.replicas, own, self.methods).lies()
 
 
 class HostileRingRun(HostileGossipRun):
-    """The same by all-reduce, where each learner waits for the other."""
+    """Two learners by all-reduce; the hostile process has a learner's token, and no key."""
 
     name = "hostile allreduce"
+    replicas = 2
     topology = "allreduce"
     methods = ("Push", "Reduce")
 
 
 class HostileHogwildRun(HostileGossipRun):
-    """The same by hogwild, over TLS: learner 0 holds the parameters of both."""
+    """Learners by hogwild, over TLS: learner 0 holds the parameters of all."""
 
     name = "hostile hogwild"
     topology = "hogwild"

@@ -16,13 +16,14 @@ from google.protobuf.message import DecodeError
 
 from seedbed.v1 import gossip_pb2 as wire
 from tests.storm import streams
-from tests.storm.streams import AGAIN, INVALID, MISFIT, OK, Verdict, verdict
+from tests.storm.streams import AGAIN, INVALID, JUMP, MISFIT, OK, Verdict, verdict
 
 EXPERIMENT, LEARNERS, NUMBERS, PROTOCOL = "storm", 3, 8, 1
 PARAMETERS = {"dense/kernel": [3, 2], "dense/bias": [2]}
 SIZE = 4 * NUMBERS
 PREVIOUS = LEARNERS - 1  # the learner that sends to rank 0 around the ring
 LARGEST = 1e3  # of a number that is mixed without question
+LARGEST_STEP = 100  # that any count may grow by at once; a larger one depends on the time
 LARGEST_COUNT = 2**53  # above it a double skips integers
 
 
@@ -57,7 +58,7 @@ def judge_push(messages: list[bytes]) -> Verdict:
     _, end_of_hello = _judge_hello(messages[0])
     if end_of_hello is not None:
         return end_of_hello
-    answers, offset, iteration, unsure = 0, 0, 0, False
+    answers, offset, iteration, unsure, jumps = 0, 0, 0, False, False
     buffer = b""
     for data in messages[1:]:
         try:
@@ -69,6 +70,7 @@ def judge_push(messages: list[bytes]) -> Verdict:
             if not heartbeat_fits(message.heartbeat):
                 return verdict(INVALID, answers=answers)
             unsure |= len(message.heartbeat.over) > 256
+            jumps |= max(_counts(message.heartbeat)) > LARGEST_STEP
         elif kind == "chunk":
             chunk = message.chunk
             if not offset:
@@ -87,18 +89,23 @@ def judge_push(messages: list[bytes]) -> Verdict:
                 return verdict(INVALID, answers=answers)
             # Parameters beyond gossip.max_norm_ratio are refused, or received and not mixed.
             unsure |= max(map(abs, numbers)) > LARGEST
+            jumps |= chunk.iteration > LARGEST_STEP
             answers += 1
         else:
             return verdict(INVALID, answers=answers)
-    return verdict(OK, *([INVALID] if unsure else []), answers=answers)
+    doubts = [*([INVALID] if unsure else []), *([JUMP] if jumps else [])]
+    return verdict(OK, *doubts, answers=answers)
 
 
 def heartbeat_fits(member: wire.Member) -> bool:
-    counts = (member.iteration, member.updates, member.env_frames, member.return_count)
-    positive = (*counts, member.seconds, member.dollars)
-    return all(0 <= value <= LARGEST_COUNT for value in positive) and (
+    return all(0 <= value <= LARGEST_COUNT for value in _counts(member)) and (
         abs(member.return_sum) <= LARGEST_COUNT
     )
+
+
+def _counts(member: wire.Member) -> tuple[float, ...]:
+    counts = (member.iteration, member.updates, member.env_frames, member.return_count)
+    return (*counts, member.seconds, member.dollars)
 
 
 def judge_reduce(messages: list[bytes]) -> Verdict:

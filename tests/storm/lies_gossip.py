@@ -20,8 +20,7 @@ from tests.storm.lies import Lie, refused
 from tests.storm.streams import MISFIT
 
 _SERVICE = "/seedbed.v1.Gossip/"
-TAKEN = grpc.StatusCode.ALREADY_EXISTS  # of a rank whose process is connected
-NOT_PROVED = (TAKEN, grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
+NOT_PROVED = grpc.StatusCode.PERMISSION_DENIED  # without the key of the rank
 COUNTS: tuple[dict[str, Any], ...] = (
     {"env_frames": 10**12},
     {"env_frames": 2**53},
@@ -36,13 +35,14 @@ COUNTS: tuple[dict[str, Any], ...] = (
 
 
 class GossipLies:
-    """Lies to learner 0, as learner 1, which is connected.
+    """Lies to learner 0: as learner 1, which is connected, and in the own rank.
 
     Args:
         entry: learner 0.
         other: learner 1.
         experiment: its name.
         learners: of the team.
+        rank: own one, whose key the credential is; None without a key.
         methods: streams of this topology that learner 0 serves.
     """
 
@@ -52,14 +52,18 @@ class GossipLies:
         other: Entry,
         experiment: str,
         learners: int,
+        rank: int | None,
         methods: tuple[str, ...],
     ) -> None:
         self._entry, self._other, self._methods = entry, other, methods
-        self._experiment, self._learners = experiment, learners
-        self._find_layout()
+        self._experiment, self._learners, self._own = experiment, learners, rank
+        self._digests: list[int] = []
+        self._size = 0
+        if rank is not None:
+            self._find_layout()
 
     def lies(self) -> list[Lie]:
-        return [
+        of_others = [
             Lie("a Hello in the rank of another", self._rank),
             Lie("a Hello in the rank and incarnation of another", self._copied),
             Lie("counts of another's heartbeat", self._counts),
@@ -69,9 +73,16 @@ class GossipLies:
             Lie("half a message", self._half),
             Lie("streams that leave at once", self._leave),
         ]
+        if self._own is None:
+            return of_others
+        own = [
+            Lie("counts of the own heartbeat", self._own_counts),
+            Lie("parameters of the own rank at their bounds", self._own_parameters, spoils=True),
+        ]
+        return of_others + own * 2
 
     def _hello(self, **changes: Any) -> tuple[str, bytes]:
-        """Return the metadata of a call."""
+        """Return the metadata of a call in the rank of another."""
         fields: dict[str, Any] = {
             "protocol_version": 1,
             "experiment": self._experiment,
@@ -84,8 +95,6 @@ class GossipLies:
 
     def _find_layout(self) -> None:
         """Learn the digests and sizes of the parameters, from what a learner's refusals tell."""
-        self._digests: list[int] = []
-        self._size = 0
         while words := self._misfit():
             if found := re.match(r"(.+) (\[.*?\]) here is not there", words):
                 text = f"{found[1]} {found[2]}".encode()
@@ -100,15 +109,22 @@ class GossipLies:
         """Return why the Hello is refused; an empty string if it is not."""
         with self._entry.channel() as channel:
             try:
-                list(self._fetch(channel))
+                list(self._fetch(channel, rank=self._own))
             except grpc.RpcError as error:
                 return str(error.details())  # type: ignore[attr-defined]
         return ""
 
-    def _fetch(self, channel: grpc.Channel, whole_state: bool = False, **changes: Any) -> Any:
+    def _fetch(
+        self,
+        channel: grpc.Channel,
+        entry: Entry | None = None,
+        whole_state: bool = False,
+        **changes: Any,
+    ) -> Any:
         fetch: Any = channel.unary_stream(_SERVICE + "Fetch")
         request = wire.FetchRequest(whole_state=whole_state).SerializeToString()
-        metadata = (*self._entry.credentials.metadata(), self._hello(**changes))
+        credentials = (entry or self._entry).credentials
+        metadata = (*credentials.metadata(), self._hello(**changes))
         return fetch(request, metadata=metadata, timeout=20)
 
     def _stream(self, method: str, **changes: Any) -> Any:
@@ -120,21 +136,52 @@ class GossipLies:
     def _rank(self, chance: random.Random) -> str:
         method = chance.choice(self._methods)
         with self._stream(method, incarnation=self._incarnation(chance)) as call:
-            return refused(call.end(), TAKEN)
+            return refused(call.end(), NOT_PROVED)
 
     def _copied(self, chance: random.Random) -> str:
         """A learner tells each peer its incarnation, which proves nothing."""
-        with self._other.channel() as channel:
-            try:
-                first = next(iter(self._fetch(channel, rank=0)))
-            except grpc.RpcError:
-                return ""
-        incarnation = wire.FetchReply.FromString(first).incarnation
+        if (reply := self._fetched(self._other)) is None:
+            return ""
         method = chance.choice(self._methods)
-        with self._stream(method, incarnation=incarnation) as call:
+        with self._stream(method, incarnation=reply.incarnation) as call:
             if method == "Push":
                 call.send(self._heartbeat(chance))
-            return refused(call.end(), *NOT_PROVED)
+            return refused(call.end(), NOT_PROVED)
+
+    def _fetched(self, entry: Entry) -> wire.FetchReply | None:
+        """Return the first answer of a learner; None where it gives none."""
+        with entry.channel() as channel:
+            try:
+                first = next(iter(self._fetch(channel, entry, rank=self._own or 0)))
+            except (grpc.RpcError, StopIteration):
+                return None
+        return wire.FetchReply.FromString(first)
+
+    def _own_counts(self, chance: random.Random) -> str:
+        """State counts, and send right parameters, which prove the rank and not the counts."""
+        with self._entry.channel() as channel:
+            try:
+                replies = list(
+                    map(wire.FetchReply.FromString, self._fetch(channel, rank=self._own))
+                )
+            except grpc.RpcError:
+                return ""
+        with self._stream("Push", rank=self._own, incarnation=chance.getrandbits(63)) as call:
+            call.send(self._heartbeat(chance))
+            for reply in map(wire.FetchReply.FromString, said):
+                if reply.HasField("chunk"):
+                    reply.chunk.iteration = chance.choice((1, 10**6))
+                    call.send(wire.PushRequest(chunk=reply.chunk).SerializeToString())
+            call.send(self._heartbeat(chance))
+            time.sleep(chance.uniform(0, HOLD_S))
+        return ""
+
+    def _own_parameters(self, chance: random.Random) -> str:
+        method, message = self._buffer(chance)
+        with self._stream(method, rank=self._own, incarnation=chance.getrandbits(63)) as call:
+            call.send(message)
+            time.sleep(1.0)
+        return ""
 
     def _heartbeat(self, chance: random.Random) -> bytes:
         counts = {"iteration": 10**6, **chance.choice(COUNTS)}
@@ -143,24 +190,27 @@ class GossipLies:
     def _counts(self, chance: random.Random) -> str:
         with self._stream("Push", incarnation=self._incarnation(chance)) as call:
             call.send(self._heartbeat(chance))
-            return refused(call.end(), TAKEN)
+            return refused(call.end(), NOT_PROVED)
 
-    def _parameters(self, chance: random.Random) -> str:
+    def _buffer(self, chance: random.Random) -> tuple[str, bytes]:
+        """Return a method, and parameters or gradients for it."""
         value = chance.choice((0.0, -0.0, 1e-45, 1e6, 3e38, 1.0))
-        data = np.full(self._size, value, np.float32).tobytes()
+        data = np.full(self._size or 100, value, np.float32).tobytes()
         chunk = wire.Chunk(
             iteration=chance.choice((1, 10**9, 2**53)),
             size=len(data),
             crc32=zlib.crc32(data),
             payload=data,
         )
-        method, message = "Push", wire.PushRequest(chunk=chunk).SerializeToString()
         if "Accumulate" in self._methods:
-            method = "Accumulate"
-            message = wire.AccumulateRequest(gradients=chunk).SerializeToString()
+            return "Accumulate", wire.AccumulateRequest(gradients=chunk).SerializeToString()
+        return "Push", wire.PushRequest(chunk=chunk).SerializeToString()
+
+    def _parameters(self, chance: random.Random) -> str:
+        method, message = self._buffer(chance)
         with self._stream(method, incarnation=self._incarnation(chance)) as call:
             call.send(message)
-            return refused(call.end(), TAKEN)
+            return refused(call.end(), NOT_PROVED)
 
     def _team(self, chance: random.Random) -> str:
         changes = chance.choice(
@@ -175,11 +225,14 @@ class GossipLies:
         )
         method = chance.choice(self._methods)
         with self._stream(method, **changes) as call:
-            return refused(call.end(), MISFIT)
+            return refused(call.end(), MISFIT, NOT_PROVED)
 
     def _unread(self, chance: random.Random) -> str:
         with self._entry.channel() as channel:
-            calls = [self._fetch(channel, chance.random() < 0.5) for _ in range(8)]
+            calls = [
+                self._fetch(channel, whole_state=chance.random() < 0.5, rank=self._own or 0)
+                for _ in range(8)
+            ]
             time.sleep(chance.uniform(0, HOLD_S))
             for call in calls:
                 call.cancel()

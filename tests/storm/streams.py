@@ -14,6 +14,7 @@ INVALID = grpc.StatusCode.INVALID_ARGUMENT
 MISFIT = grpc.StatusCode.FAILED_PRECONDITION
 FULL = grpc.StatusCode.RESOURCE_EXHAUSTED
 AGAIN = grpc.StatusCode.UNAVAILABLE
+JUMP = grpc.StatusCode.OUT_OF_RANGE
 
 ODD_FLOATS = (math.nan, math.inf, -math.inf, 3e38, -3e38, 1.1e6, -1.1e6, 1e6, -1e6, 0.0)
 

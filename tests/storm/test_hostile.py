@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from seedbed.rpc.credentials import Denial
 from seedbed.runtime.tokens import Role
 from tests.storm import hostile, targets
 from tests.storm.credentials import CALLERS, RoleFiles
@@ -113,7 +114,8 @@ def test_callers_are_refused_as_their_credential_says(tmp_path: Path, tls: bool)
         assert sum(one.refusal is None for one in callers) == len(CALLERS[method.split("/")[-1]])
         own = files.credentials(server, None)
         for caller in callers:
-            denial = own.denial(method, caller.credentials.metadata(), {})
+            judged = own.judge(method, caller.credentials.metadata(), {})
+            denial = judged if isinstance(judged, Denial) else None
             named = caller.credentials.tls and caller.credentials.role.value
             certificate = caller.credentials.tls and caller.credentials.tls.folder.name
             if certificate in (None, f"tls-{named}"):  # else the certificate decides
