@@ -69,6 +69,8 @@ class Liars:
                     self._problems.append(f"{lie.name}: {wrong}")
             except (OSError, AssertionError):  # a raw connection was refused, or cut
                 time.sleep(0.5)
+            except Exception as error:
+                self._problems.append(f"{lie.name}: the lie itself failed: {error!r}")
             self.told[lie.name] += 1
 
 

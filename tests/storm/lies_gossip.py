@@ -161,9 +161,7 @@ class GossipLies:
         """State counts, and send right parameters, which prove the rank and not the counts."""
         with self._entry.channel() as channel:
             try:
-                replies = list(
-                    map(wire.FetchReply.FromString, self._fetch(channel, rank=self._own))
-                )
+                said = list(self._fetch(channel, rank=self._own))
             except grpc.RpcError:
                 return ""
         with self._stream("Push", rank=self._own, incarnation=chance.getrandbits(63)) as call:
