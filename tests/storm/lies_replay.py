@@ -140,7 +140,7 @@ class ReplayLies:
     def _half(self, chance: random.Random) -> str:
         if self._entry.credentials.tls is None:
             method, said = chance.choice(_METHODS), self._hello().SerializeToString()
-            size = chance.choice((1 << 20, 60 << 20))
+            size = chance.choice((1 << 20, 4 << 20))
             self._entry.half_messages(_SERVICE + method, size, 3, (HELLO_KEY, said))
         return ""
 
