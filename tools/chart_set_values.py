@@ -99,8 +99,8 @@ class SetAuth(Section):
     """Tokens of the controller and of the runs."""
 
     existingSecret: str = ""
-    """Secret with the keys actor, learner, shard and observer, as `seedbed tokens` writes the
-    files; default: the controller makes NAME-set-auth."""
+    """Secret with the keys actor, learner, shard and observer, and learner-RANK of several learners,
+    as `seedbed tokens` writes the files; default: the controller makes NAME-set-auth."""
 
 
 class Objects(Section):

@@ -86,8 +86,8 @@ class AuthValues(Section):
     enabled: bool = True
     """A token for each role; `docs/security.md`."""
     existingSecret: str = ""
-    """Secret with the keys actor, learner, shard and observer, as `seedbed tokens` writes the
-    files; default: the cost meter makes RELEASE-auth."""
+    """Secret with the keys actor, learner, shard and observer, and learner-RANK of several learners,
+    as `seedbed tokens` writes the files; default: the cost meter makes RELEASE-auth."""
 
 
 class TlsValues(Section):
