@@ -48,9 +48,9 @@ CURES: dict[ExitCode, str] = {
     "`logs/actor-*.log`.",
     ExitCode.BACKEND: "`seedbed check machine` says which backends and devices this machine has.",
     ExitCode.BIND: "End the process that listens there, or choose another `--listen`.",
-    ExitCode.CHECKPOINT_WRITE: "`learner.checkpoint.max_failures` in a row failed. The line says "
-    "why: a full or read-only volume, or no descriptors or memory left. Correct that, then run the "
-    "same command: it resumes from the newest whole checkpoint.",
+    ExitCode.CHECKPOINT_WRITE: "No write has succeeded for `learner.checkpoint.deadline_s`. The "
+    "line says why: a full or read-only volume, or no descriptors or memory left. Correct that, "
+    "then run the same command: it resumes from the newest whole checkpoint.",
     ExitCode.CHECKPOINT_READ: "Name an older one with `--checkpoint`, or begin anew with "
     "`--restart fresh`, which deletes nothing.",
     ExitCode.RUN_DIRECTORY: "The line names the process that uses it; choose another `--run-dir`, "

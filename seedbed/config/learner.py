@@ -103,8 +103,10 @@ class Checkpoint(Section):
     """Newest checkpoints that are kept, `best` not counted. At least two, because one can be
     damaged.
     """
-    max_failures: Positive = 3
-    """Writes that fail in a row before the learner gives up."""
+    deadline_s: Annotated[float, Field(gt=0)] = 300.0
+    """Seconds for which writes may fail, with none that succeeds between, before the learner gives
+    up. Meanwhile it trains on, and tries again each 1 to 30 s.
+    """
 
 
 class Replay(Section):

@@ -1,4 +1,4 @@
-"""Checkpointer: writes checkpoints when they are due, and counts failed writes."""
+"""Checkpointer: writes checkpoints when they are due, and measures how long writes have failed."""
 
 import logging
 import threading
@@ -24,6 +24,11 @@ LAST_S = 600.0
 # From the first update to the first checkpoint, in seconds: early minutes are the ones that people
 # and Spot machines end.
 FIRST_S = 15.0
+# Between two tries while writes fail, in seconds; between these as long as they have failed, so
+# that a volume which has room again is soon used.
+RETRY_FIRST_S, RETRY_MOST_S = 1.0, 30.0
+# Tries of the last checkpoint go on so long, in seconds: the process is asked to end.
+LAST_TRIES_S = 30.0
 
 
 class Checkpointer:
@@ -54,7 +59,7 @@ class Checkpointer:
         self._updates_at_start: int | None = telemetry.counters.updates
         self._requested: tuple[Future[Arrays], dict[str, Any]] | None = None
         self._writing: Future[SavedCheckpoint] | None = None
-        self._failures = 0
+        self._failing_since: float | None = None
         self.newest: str | None = None
 
     def request(self) -> None:
@@ -74,8 +79,9 @@ class Checkpointer:
             request_state: requests the trainer's state from the training thread.
 
         Raises:
-            SeedbedError: CHECKPOINT_WRITE, after `max_failures` in a row; DIVERGED; RUN_DIRECTORY,
-                another run has taken the checkpoints' folder over.
+            SeedbedError: CHECKPOINT_WRITE, writes have failed for `deadline_s` without one that
+                succeeded; DIVERGED; RUN_DIRECTORY, another run has taken the checkpoints' folder
+                over.
         """
         if self._updates_at_start not in (None, self._telemetry.counters.updates):
             self._updates_at_start = None
@@ -125,21 +131,45 @@ class Checkpointer:
         try:
             saved = writing.result()
         except SeedbedError as error:
-            if error.code in (ExitCode.DIVERGED, ExitCode.RUN_DIRECTORY):
-                raise
-            self._failures += 1
-            self._telemetry.checkpoints.on_checkpoint(0.0, 0, ok=False)
-            if self._failures >= self._settings.max_failures:
+            now = time.monotonic()
+            failed_s = self._failed_s(error, now)
+            deadline_s = self._settings.deadline_s
+            if failed_s >= deadline_s:
                 raise
             log.error(
-                "checkpoint not written (%d of %d failures in a row allowed): %s",
-                self._failures,
-                self._settings.max_failures - 1,
+                "checkpoint not written, for %.0f s (learner.checkpoint.deadline_s is %g): %s",
+                failed_s,
+                deadline_s,
                 error,
             )
-            self._due = time.monotonic() + min(30.0, self._settings.every_s)
+            self._due = now + self._pause_s(failed_s, deadline_s - failed_s)
             return
-        self._failures = 0
+        self._on_saved(saved)
+
+    def _failed_s(self, error: SeedbedError, now: float) -> float:
+        """Count a write that failed; return the seconds since the first of those in a row.
+
+        Args:
+            error: why it failed.
+            now: Monotonic seconds.
+
+        Raises:
+            SeedbedError: `error`, where no other try can help.
+        """
+        if error.code in (ExitCode.DIVERGED, ExitCode.RUN_DIRECTORY):
+            raise error
+        self._telemetry.checkpoints.on_checkpoint(0.0, 0, ok=False)
+        if self._failing_since is None:
+            self._failing_since = now
+        return now - self._failing_since
+
+    def _pause_s(self, failed_s: float, left_s: float) -> float:
+        """Return the seconds to the next try, of which the last one comes after `left_s`."""
+        pause_s = min(failed_s, RETRY_MOST_S, self._settings.every_s)
+        return min(max(pause_s, RETRY_FIRST_S), left_s)
+
+    def _on_saved(self, saved: SavedCheckpoint) -> None:
+        self._failing_since = None
         self.newest = saved.path
         self._telemetry.checkpoints.on_checkpoint(saved.seconds, saved.bytes, ok=True)
 
@@ -151,7 +181,8 @@ class Checkpointer:
             finished: the stop condition that was met, or None.
 
         Raises:
-            SeedbedError: CHECKPOINT_WRITE, also after `LAST_S`; DIVERGED.
+            SeedbedError: CHECKPOINT_WRITE, after tries of `LAST_TRIES_S`, or one that hangs for
+                `LAST_S`; DIVERGED.
         """
         self._write_last(arrays, {**self._meta(), "finished": finished})
 
@@ -165,7 +196,7 @@ class Checkpointer:
             finished: The stop condition that was met.
 
         Raises:
-            SeedbedError: CHECKPOINT_READ; CHECKPOINT_WRITE, also after `LAST_S`.
+            SeedbedError: CHECKPOINT_READ; CHECKPOINT_WRITE, as of `save_last`.
         """
         old = self.store.read(str(updates))
         if old.meta.get("finished") == finished:  # an end that had no evaluation, or no summary
@@ -179,14 +210,32 @@ class Checkpointer:
         self._write_last(dict(old.arrays), {**old.meta, **now})
 
     def _write_last(self, arrays: Arrays, meta: dict[str, Any]) -> None:
+        """Write a checkpoint and wait for it; after a failure try again, for `LAST_TRIES_S`."""
         if self._writing is not None:
             try:
-                self._wait(self._writing)
+                self._on_saved(self._wait(self._writing))
             except SeedbedError as error:
+                self._failed_s(error, time.monotonic())
                 log.error("checkpoint not written: %s", error)
-        saved = self._wait(self._start(arrays, meta))
-        self.newest = saved.path
-        self._telemetry.checkpoints.on_checkpoint(saved.seconds, saved.bytes, ok=True)
+        end = time.monotonic() + LAST_TRIES_S
+        while True:
+            writing = self._start(arrays, meta)
+            try:
+                self._on_saved(self._wait(writing))
+                return
+            except SeedbedError as error:
+                now = time.monotonic()
+                failed_s = self._failed_s(error, now)
+                left_s = min(self._settings.deadline_s - failed_s, end - now)
+                if left_s <= 0 or not writing.done():  # it hangs, and the next one would
+                    raise
+                log.error(
+                    "the last checkpoint is not written, and tried again for %.0f s; a second "
+                    "signal ends the run at once: %s",
+                    left_s,
+                    error,
+                )
+                time.sleep(self._pause_s(failed_s, left_s))
 
     def _wait(self, writing: Future[SavedCheckpoint]) -> SavedCheckpoint:
         try:
