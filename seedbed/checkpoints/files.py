@@ -19,7 +19,7 @@ from seedbed.runtime.shortage import with_spare
 class Files:
     """Flat directory of files on this machine. Failures of reading and writing are OSError.
 
-    A whole file survives kill -9 and, with fsync, a power loss.
+    A whole file survives kill -9 and a power cut.
     """
 
     def __init__(self, directory: str) -> None:
@@ -40,7 +40,7 @@ class Files:
     def write(self, name: str, content: bytes) -> None:
         """Write a file whole, in the place of an older one, or leave everything as it was."""
         make_directory(Path(self.directory))
-        atomic_write(Path(self.directory, name), content, fsync=True)
+        atomic_write(Path(self.directory, name), content)
 
     def rename(self, name: str, to: str) -> None:
         """Give a file another name; `to` may begin with a subdirectory."""

@@ -293,7 +293,7 @@ def read_description(directory: Path) -> Description | None:
 def _write_description(directory: Path, description: Description) -> None:
     """Write `replay.json`, whole or not at all."""
     tree = {"format": FORMAT, **asdict(description)}
-    atomic_write(directory / _JSON, json.dumps(tree), fsync=True)
+    atomic_write(directory / _JSON, json.dumps(tree))
 
 
 def _lock(directory: Path) -> Lock:

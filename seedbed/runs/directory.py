@@ -50,7 +50,7 @@ from seedbed.runs.stored import open_store, read_checkpoint
 from seedbed.runs.upload import UPLOADED_FILE, Upload
 from seedbed.runs.ways_on import WaysOn
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
-from seedbed.runtime.files import atomic_write, read_object
+from seedbed.runtime.files import atomic_write, make_directory, read_object, sync_directory
 from seedbed.runtime.locks import Lock, LockHeld
 from seedbed.runtime.paths import absolute, shown
 from seedbed.runtime.shortage import cure, is_shortage, keep_spare_descriptors
@@ -300,9 +300,10 @@ def _acquire(path: Path) -> Lock:
             used.
     """
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_directory(path)
         if not (path / _LOCK).exists():
             (path / _LOCK).touch()
+            sync_directory(path)  # a run without it would be refused as none
     except OSError as error:
         raise RunDirectoryError(
             f"cannot make the run directory {path}: {error.strerror}; {cure(error)}"

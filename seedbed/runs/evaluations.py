@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from seedbed.runtime.files import append_row, csv_row
+
 FILE = "evaluations.csv"
 COLUMNS = (
     *("env_frames", "updates", "training_seconds", "episodes", "policy", "mean"),
@@ -18,13 +20,9 @@ def append_evaluation(path: Path, result: Mapping[str, Any]) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    file = path / FILE
-    with file.open("a", newline="") as out:
-        writer = csv.writer(out, lineterminator="\n")
-        if not out.tell():
-            writer.writerow(COLUMNS)
-        row = (result.get(name) for name in COLUMNS)
-        writer.writerow("" if value is None else value for value in row)
+    row = (result.get(name) for name in COLUMNS)
+    cells = ("" if value is None else value for value in row)
+    append_row(path / FILE, csv_row(cells), csv_row(COLUMNS))
 
 
 def read_evaluations(path: Path) -> list[dict[str, str]]:

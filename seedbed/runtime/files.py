@@ -1,9 +1,15 @@
-"""Files that are written whole or not at all, and JSON objects read from them."""
+"""Files that are written whole or not at all, and JSON objects read from them.
+
+What a writer of this module has written is on the disk when it returns, so that a power cut leaves
+the new file, or before that the old one.
+"""
 
 import contextlib
+import csv
+import io
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +29,46 @@ def replacing(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f"{TEMPORARY}{path.name}")
     try:
         yield temporary
+        _sync(temporary, os.O_RDONLY)  # else the name may get there before the content
         temporary.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
+    sync_directory(path.parent)
+
+
+def append_row(path: Path, row: str, header: str = "") -> None:
+    """Append a row to a file. A row before it that was cut, by a full disk or a kill, is dropped.
+
+    Args:
+        path: File of rows; made with the header where it is missing or empty.
+        row: Text that ends with a newline.
+        header: First row of a new file.
+
+    Raises:
+        OSError: The row cannot be written; half of it may be there.
+    """
+    is_new = not path.exists()
+    with with_spare(lambda: path.open("a+b")) as file:
+        size = whole = file.tell()
+        while whole and file.seek(whole - 1) is not None and file.read(1) != b"\n":
+            whole -= 1
+        if whole < size:
+            file.truncate(whole)
+        file.write((row if whole else header + row).encode())
+        file.flush()
+        os.fsync(file.fileno())
+    refill()
+    if is_new:
+        sync_directory(path.parent)
+
+
+def csv_row(cells: Iterable[Any]) -> str:
+    """Return cells as a row of a CSV file."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerow(cells)
+    return out.getvalue()
 
 
 def version_of(file: Path) -> tuple[int, ...]:
@@ -47,16 +88,12 @@ def read_object(path: Path) -> dict[str, Any]:
         return {}
 
 
-def atomic_write(
-    path: Path, data: str | bytes, *, fsync: bool = False, is_private: bool = False
-) -> None:
+def atomic_write(path: Path, data: str | bytes, *, is_private: bool = False) -> None:
     """Write a file whole, in the place of an older one, or leave the older one as it was.
 
     Args:
         path: File to write; its directory exists.
         data: Content; text is written as UTF-8.
-        fsync: Return only when the content and its name are on the disk, so that the file also
-            survives a power loss.
         is_private: Only this user may read the file.
 
     Raises:
@@ -67,12 +104,7 @@ def atomic_write(
             temporary.touch(0o600)
         with with_spare(lambda: temporary.open("wb")) as file:
             file.write(data.encode() if isinstance(data, str) else data)
-            if fsync:
-                file.flush()
-                os.fsync(file.fileno())
         refill()
-    if fsync:
-        sync_directory(path.parent)
 
 
 def delete_oldest(folder: Path, most_bytes: int) -> None:
@@ -98,7 +130,12 @@ def delete_oldest(folder: Path, most_bytes: int) -> None:
 
 def sync_directory(directory: Path) -> None:
     """Wait until the names in a directory are on the disk; a rename alone does not wait."""
-    handle = with_spare(lambda: os.open(directory, os.O_RDONLY | os.O_DIRECTORY))
+    _sync(directory, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _sync(path: Path, flags: int) -> None:
+    """Wait until the content of a file, or the names in a directory, are on the disk."""
+    handle = with_spare(lambda: os.open(path, flags | os.O_CLOEXEC))
     try:
         os.fsync(handle)
     finally:

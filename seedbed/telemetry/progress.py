@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from seedbed.runtime.files import replacing
+from seedbed.runtime.files import append_row, csv_row, replacing
 from seedbed.runtime.formats import Number
 from seedbed.telemetry.names import present_names
 
@@ -45,8 +45,7 @@ class ProgressFile:
             self._widen([*self._columns, *added])
         cells = [_cell(row.get(name)) for name in self._columns]
         try:
-            with self._path.open("a", newline="") as file:
-                csv.writer(file, lineterminator="\n").writerow(cells)
+            append_row(self._path, csv_row(cells))
         except OSError:
             # Half a line may be there, so the file is read again before the next row.
             self._columns = None
