@@ -1,10 +1,8 @@
 """Factories of gRPC channels and servers, each option with its reason."""
 
 import asyncio
-import resource
 import socket
 from collections.abc import Coroutine, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 import grpc
@@ -68,10 +66,6 @@ _SERVER: list[tuple[str, Any]] = [
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.max_connection_idle_ms", 30_000),
 ]
-# Connections of one server, where there are as many descriptors.
-_MAX_CONNECTIONS = 4096
-# Descriptors that connections leave to files: checkpoints, logs, libraries, child processes.
-_RESERVED_DESCRIPTORS = 64
 _LOOKAHEAD_BYTES = 64 * 1024
 
 
@@ -100,24 +94,17 @@ def aio_channel(address: str, credentials: Credentials = PLAIN) -> grpc.aio.Chan
     return grpc.aio.insecure_channel(address, options=_CLIENT)
 
 
-def max_connections() -> int:
-    """Return how many connections a server takes, so that descriptors are left for files."""
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if limit == resource.RLIM_INFINITY:
-        return _MAX_CONNECTIONS
-    left = limit - len(list(Path("/proc/self/fd").iterdir())) - _RESERVED_DESCRIPTORS
-    return max(4, min(left, _MAX_CONNECTIONS))
-
-
 def aio_server(
     interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
     max_message_bytes: int = MAX_MESSAGE_BYTES,
+    connections: int = 64,
 ) -> grpc.aio.Server:
     """Return an asyncio server. No thread pool bounds its concurrency.
 
     Args:
         interceptors: Guards of its methods.
         max_message_bytes: Largest message that it receives.
+        connections: Connections that each of its sockets takes.
     """
     # What streams may hold that are not read.
     lookahead = max(_LOOKAHEAD_BYTES, min(max_message_bytes, dict(_COMMON)[_LOOKAHEAD]))
@@ -125,7 +112,7 @@ def aio_server(
         *_SERVER,
         ("grpc.max_receive_message_length", max_message_bytes),
         (_LOOKAHEAD, lookahead),
-        ("grpc.max_allowed_incoming_connections", max_connections()),
+        ("grpc.max_allowed_incoming_connections", connections),
     ]
     return grpc.aio.server(options=list(dict(options).items()), interceptors=list(interceptors))
 

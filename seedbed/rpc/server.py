@@ -15,6 +15,7 @@ from seedbed.rpc.access import AccessInterceptor
 from seedbed.rpc.credentials import PLAIN, Credentials, Denial
 from seedbed.rpc.local.addresses import socket_of
 from seedbed.rpc.local.server import LocalMethod, LocalServer
+from seedbed.runtime import budget
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.threads import Threads
 
@@ -38,11 +39,14 @@ class ServerThread:
         name: name of the thread.
 
     Attributes:
+        share: part of the process's connections (`seedbed.runtime.budget`) that this server takes.
         address: address that peers connect to; None until the server listens.
         max_message_bytes: largest message that the server receives; set it before `start`.
         also_listen: further addresses to listen on; set them before `start`.
         local: servers of local streams.
     """
+
+    share = 1.0
 
     def __init__(
         self,
@@ -132,13 +136,19 @@ class ServerThread:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._threads.fail(self._name, error)
 
+    def _connections(self) -> int:
+        """Return how many connections each socket takes, the one of local streams included."""
+        addresses = (self._listen, *self.also_listen)
+        sockets = len(addresses) + any(map(socket_of, addresses))
+        return budget.connections(self.share, sockets)
+
     def _listen_locally(self) -> None:
         """Listen for streams of this machine, beside the first unix socket of gRPC."""
         methods = self._local_methods()
         path = next(filter(None, map(socket_of, (self._listen, *self.also_listen))), None)
         if not methods or path is None:
             return
-        local = LocalServer(methods, self._credentials, self._on_denied)
+        local = LocalServer(methods, self._credentials, self._on_denied, self._connections())
         try:
             local.listen(path)
         except OSError as error:
@@ -160,7 +170,12 @@ class ServerThread:
         self._loop = asyncio.get_running_loop()
         # Without a credential too, because it bounds and refuses requests that cannot be read.
         guard = AccessInterceptor(self._credentials, self._on_denied)
-        server = channels.aio_server([guard], self.max_message_bytes)
+        connections = self._connections()
+        server = channels.aio_server([guard], self.max_message_bytes, connections)
+        log.info(
+            "%s: at most %d connections on each socket, of %d descriptors (ulimit -n)",
+            self._name, connections, budget.descriptor_limit(),
+        )  # fmt: skip
         self._add(server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         self.address = channels.bind(server, self._listen, self._credentials)

@@ -24,6 +24,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from typing_extensions import override
 
+from seedbed.runtime.budget import HTTP_CONNECTIONS
 from seedbed.runtime.exit_codes import ConfigError, ExitCode, SeedbedError
 from seedbed.runtime.tokens import (
     AUTHORIZATION,
@@ -37,9 +38,6 @@ from seedbed.runtime.tokens import (
 # loopback. `::` is every address.
 METRICS_HOST_VARIABLE = "SEEDBED_METRICS_HOST"
 MAX_PROFILE_S = 300.0
-# The oldest connection ends where one more than these is open. The descriptors that gRPC leaves to
-# files are several times as many.
-MAX_CONNECTIONS = 16
 MAX_HEAD_BYTES = 16 << 10
 # Longest answer that `get_json` reads, in bytes.
 MAX_JSON_BYTES = 16 << 20
@@ -374,7 +372,7 @@ class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
     # A running profile must not hold up the end of the process.
     block_on_close = False
-    request_queue_size = MAX_CONNECTIONS
+    request_queue_size = HTTP_CONNECTIONS
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -392,7 +390,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         oldest = None
         with self._lock:
             self._connections[request] = None
-            if len(self._connections) > MAX_CONNECTIONS:
+            if len(self._connections) > HTTP_CONNECTIONS:
                 oldest = next(iter(self._connections))
                 del self._connections[oldest]
         if oldest is not None:

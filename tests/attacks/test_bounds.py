@@ -16,8 +16,9 @@ import pytest
 
 from seedbed.rpc import channels
 from seedbed.rpc.hello import HELLO_KEY
+from seedbed.rpc.local.addresses import SUFFIX
 from seedbed.v1 import inference_pb2 as wire
-from tests.support.processes import Cluster, Process, cluster
+from tests.support.processes import Cluster, Process, cluster, guarded
 from tests.support.raw_http2 import RawHttp2
 from tests.support.raw_wire import ACT
 from tests.support.waiting import wait_for
@@ -65,16 +66,19 @@ def refusal_of(address: str, hello: wire.Hello) -> grpc.RpcError:
 class Learner:
     """A learner process with few descriptors, and a stranger before its first actor."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
+    def __init__(self, cluster: Cluster, http_port: int) -> None:
+        self.cluster, self.http_port = cluster, http_port
         self.process = cluster.start(
-            "learner", "--run-dir", str(cluster.run), "--listen", "127.0.0.1:0"
+            *("learner", "--run-dir", str(cluster.run), "--listen", "127.0.0.1:0"),
+            *("--listen", f"unix:{cluster.run}/learner.sock"),
         )
         limits = (DESCRIPTORS, DESCRIPTORS)
         resource.prlimit(self.process.pid, resource.RLIMIT_NOFILE, limits)
         self.address = address_of(self.process)
+        self.pid = guarded(self.process.pid)
         self.refused = refusal_of(self.address, STRANGE)
         self.actor = cluster.start("actor", "--learner", self.address)
+        self.most_descriptors = 0
         self.port = int(self.address.rsplit(":", 1)[1])
 
     def goes_on(self) -> None:
@@ -82,6 +86,8 @@ class Learner:
         frames, newest = self.frames(), self.cluster.checkpoints()[-1:]
 
         def more() -> bool:
+            used = len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
+            self.most_descriptors = max(self.most_descriptors, used)
             self.process.runs()
             self.actor.runs()
             return self.frames() > frames and self.cluster.checkpoints()[-1:] > newest
@@ -94,8 +100,11 @@ class Learner:
 
 @pytest.fixture(scope="module")
 def learner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Learner]:
-    with cluster(tmp_path_factory.mktemp("bounds")) as made:
-        yield Learner(made)
+    with socket.create_server(("127.0.0.1", 0)) as drawn:
+        port = drawn.getsockname()[1]
+    folder = tmp_path_factory.mktemp("bounds")
+    with cluster(folder, f"learner.metrics_port={port}") as made:
+        yield Learner(made, port)
 
 
 @pytest.mark.slow
@@ -108,7 +117,7 @@ def test_the_first_hello_does_not_fix_the_spec(learner: Learner) -> None:
 @pytest.mark.slow
 def test_half_sent_messages_before_hello_are_bounded(learner: Learner) -> None:
     learner.goes_on()
-    pid = learner.process.pid
+    pid = learner.pid
     Path(f"/proc/{pid}/clear_refs").write_text("5")  # VmHWM begins anew
     before = memory(pid, "VmRSS")
     for path in (ACT, "/grpc.health.v1.Health/Check"):
@@ -135,4 +144,32 @@ def test_idle_connections_leave_descriptors_for_checkpoints(learner: Learner) ->
         for _ in range(500):
             stack.enter_context(socket.create_connection(("127.0.0.1", learner.port)))
         learner.goes_on()
-        assert len(list(Path(f"/proc/{learner.process.pid}/fd").iterdir())) < DESCRIPTORS - 8
+        assert len(list(Path(f"/proc/{learner.pid}/fd").iterdir())) < DESCRIPTORS - 8
+
+
+@pytest.mark.slow
+def test_all_sockets_together_leave_descriptors_for_checkpoints(learner: Learner) -> None:
+    """Each alone is bounded; the sum of the bounds is, too."""
+    learner.goes_on()
+    unix = f"{learner.cluster.run}/learner.sock"
+    doors: list[tuple[socket.AddressFamily, socket.SocketKind, Any]] = [
+        (socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", learner.port)),
+        (socket.AF_UNIX, socket.SOCK_STREAM, unix),
+        (socket.AF_UNIX, socket.SOCK_SEQPACKET, f"{unix}{SUFFIX}"),
+        (socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", learner.http_port)),
+    ]
+    with contextlib.ExitStack() as stack:
+        for family, kind, address in doors:
+            for _ in range(150):
+                one = stack.enter_context(socket.socket(family, kind))
+                one.setblocking(False)  # all at once, before the first ones expire
+                one.connect_ex(address)
+        learner.most_descriptors = 0
+        learner.goes_on()
+        assert learner.most_descriptors < DESCRIPTORS - 8
+
+    def answers() -> bool:  # once the learner has seen that the others are gone
+        return refusal_of(learner.address, STRANGE).code() == grpc.StatusCode.INVALID_ARGUMENT
+
+    wait_for(answers, "an answer to a stranger")
+    learner.goes_on()

@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry
 from seedbed import backends
 from seedbed.config import parse_experiment
 from seedbed.runtime.http import (
-    MAX_CONNECTIONS,
+    HTTP_CONNECTIONS,
     MAX_HEAD_BYTES,
     METRICS_HOST_VARIABLE,
     MetricsServer,
@@ -303,11 +303,11 @@ def test_silent_connections_are_bounded_and_others_are_served(
         before = threading.active_count()
         silent = [
             stack.enter_context(socket.create_connection(("127.0.0.1", victim.server.port), 30))
-            for _ in range(MAX_CONNECTIONS + 50)
+            for _ in range(HTTP_CONNECTIONS + 50)
         ]
         assert silent[0].recv(1) == b"", "the oldest is closed"
         assert victim.request("GET", "/healthz") == (200, "ok\n")
-        wait_for(lambda: threading.active_count() <= before + MAX_CONNECTIONS, "threads end")
+        wait_for(lambda: threading.active_count() <= before + HTTP_CONNECTIONS, "threads end")
 
 
 def test_the_head_of_a_request_is_bounded() -> None:

@@ -86,6 +86,8 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         own_norm: 2-norm of this learner's newest parameters.
     """
 
+    share = 0.25  # the actors' streams have the rest
+
     def __init__(
         self,
         experiment: Experiment,

@@ -13,7 +13,6 @@ from typing import Any
 
 import grpc
 
-from seedbed.rpc import channels
 from seedbed.rpc.credentials import Credentials, Denial
 from seedbed.rpc.local.packets import LARGEST_PACKET, opened_by
 from seedbed.rpc.local.server_stream import Ended, LocalServerStream
@@ -49,6 +48,7 @@ class LocalServer:
         methods: methods by their paths.
         credentials: judge the streams, as they judge gRPC's.
         on_denied: called with each denial.
+        most_streams: streams that are open at a time.
     """
 
     def __init__(
@@ -56,13 +56,14 @@ class LocalServer:
         methods: Mapping[str, LocalMethod],
         credentials: Credentials,
         on_denied: Callable[[Denial], None],
+        most_streams: int = 64,
     ) -> None:
         self._methods, self._credentials, self._on_denied = methods, credentials, on_denied
         self._loop = asyncio.get_running_loop()
         self._listener: socket.socket | None = None
         self._path = ""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._most_streams = channels.max_connections()
+        self._most_streams = most_streams
         self._log = PeerLog(log)
 
     def listen(self, path: str) -> None:
@@ -92,8 +93,8 @@ class LocalServer:
         except OSError:  # gone again, or no descriptor is left
             return
         if len(self._tasks) >= self._most_streams:
-            text = "refused a local stream: %d are open, as many as descriptors allow"
-            self._log.warning("most", text, len(self._tasks))
+            text = "refused a local stream: %d are open, of at most %d"
+            self._log.warning("most", text, len(self._tasks), self._most_streams)
             connection.close()
             return
         connection.setblocking(False)

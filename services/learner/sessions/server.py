@@ -23,6 +23,8 @@ class InferenceServer(ServerThread):
         credentials: credentials of this process.
     """
 
+    share = 0.75  # gossip has the rest, where there is some
+
     def __init__(
         self,
         servicer: InferenceServicer,
