@@ -99,7 +99,7 @@ class SetAuth(Section):
     """Tokens of the controller and of the runs."""
 
     existingSecret: str = ""
-    """Secret with the keys actor, learner, shard and observer, and learner-RANK of several learners,
+    """Secret with the keys actor, learner, shard and observer, and learner-RANK of several,
     as `seedbed tokens` writes the files; default: the controller makes NAME-set-auth."""
 
 

@@ -86,7 +86,7 @@ class AuthValues(Section):
     enabled: bool = True
     """A token for each role; `docs/security.md`."""
     existingSecret: str = ""
-    """Secret with the keys actor, learner, shard and observer, and learner-RANK of several learners,
+    """Secret with the keys actor, learner, shard and observer, and learner-RANK of several,
     as `seedbed tokens` writes the files; default: the cost meter makes RELEASE-auth."""
 
 

@@ -84,13 +84,13 @@ class Membership:
         self._heard: set[int] = set()
         self._refused: set[int] = set()  # peers whose newest parameters are refused
         self._highest: dict[int, int] = {}
-        # Ranks whose present process has contributed, or is the one at the peer's address; and the
-        # newest status of each rank that such a process has had. What another one states is not
-        # kept: it may be anybody who has a learner's credential.
+        # Ranks whose present process is the one at the peer's address, and the newest status of
+        # each rank that such a process has had. What another one states is not kept.
         self._proven: set[int] = {rank}
         self._kept: dict[int, Member] = {}
         self._progress = dict.fromkeys(range(count), now())
-        self._stated_s: dict[int, float] = {}  # when each peer's process stated `_known`
+        # What each peer's process stated first, and when: its growth is judged from there.
+        self._first: dict[int, tuple[float, Member]] = {}
 
     def on_process(self, rank: int) -> None:
         """Note that another process has connected as a peer, which has proved nothing yet.
@@ -99,13 +99,13 @@ class Membership:
         """
         with self._lock:
             self._proven.discard(rank)
-            self._stated_s.pop(rank, None)
+            self._first.pop(rank, None)
             self._known.pop(rank, None)
             if rank in self._kept:
                 self._known[rank] = self._kept[rank]
 
-    def on_contribution(self, rank: int) -> None:
-        """Note that something of a peer was taken, or that its address answers as its process."""
+    def on_proof(self, rank: int) -> None:
+        """Note that a peer's address answers as its process: what that states is kept."""
         with self._lock:
             self._proven.add(rank)
             self._keep(rank)
@@ -115,32 +115,32 @@ class Membership:
             self._kept[rank] = self._known[rank]
             self._highest[rank] = max(self._highest.get(rank, 0), self._known[rank].iteration)
 
-    def _check_growth(self, rank: int, own: Member | None, **numbers: float) -> None:
-        """Judge how numbers of a peer's process have grown since it last stated them.
+    def _check_growth(self, rank: int, status: Member, own: Member | None) -> None:
+        """Judge how the counts of a peer's process have grown since it first stated them.
 
-        A learner that takes over the whole state of another one jumps to the other's counts.
+        A learner that takes over the whole state of another one jumps to the other's counts, and
+        one that has lost its run directory to its own highest iteration.
 
         Args:
             rank: Rank of the peer.
+            status: Its status.
             own: Status of this learner.
-            numbers: Numbers by the fields of a status.
 
         Raises:
-            ImplausibleGrowth: A number has grown by more than a learner reaches.
+            ImplausibleGrowth: A count has grown by more than a learner reaches.
         """
-        stated_s, known = self._stated_s.get(rank), self._known.get(rank)
-        if stated_s is not None and known is not None:
-            passed_s = self._now() - stated_s
-            for name, number in numbers.items():
-                before = getattr(known, name)
-                reached = max(getattr(one, name) for one in (own or known, *self._known.values()))
-                if number > reached + _A_SECOND[name] * (passed_s + _LATE_S):
-                    raise ImplausibleGrowth(
-                        f"{name} of learner {rank} is {number:.10g}, and was {before:.10g} "
-                        f"{passed_s:.1f} s before: a learner reaches at most {_A_SECOND[name]:g} "
-                        "a second"
-                    )
-        self._stated_s[rank] = self._now()
+        first_s, first = self._first.setdefault(rank, (self._now(), status))
+        passed_s = self._now() - first_s
+        for name, most in _A_SECOND.items():
+            number, before = getattr(status, name), getattr(first, name)
+            others = [each for at, each in self._known.items() if at != rank]
+            reached = [getattr(one, name) for one in (own, *others) if one is not None]
+            highest = self._highest.get(rank, 0) if name == "iteration" else 0
+            if number > max(before, highest, *reached) + most * (passed_s + _LATE_S):
+                raise ImplausibleGrowth(
+                    f"{name} of learner {rank} is {number:.10g}, and was {before:.10g} "
+                    f"{passed_s:.1f} s before: a learner reaches at most {most:g} a second"
+                )
 
     def update(
         self, rank: int, status: Member, is_requested: bool = False, own: Member | None = None
@@ -159,7 +159,8 @@ class Membership:
         """
         check_status(status)
         with self._lock:
-            self._check_growth(rank, own, **{name: getattr(status, name) for name in _A_SECOND})
+            if not is_requested:
+                self._check_growth(rank, status, own)
             before = self._known.get(rank)
             # A smaller iteration is progress too: the learner resumed from an older checkpoint.
             if before is None or status.waiting or status.iteration != before.iteration:
@@ -169,16 +170,21 @@ class Membership:
             if is_requested or rank in self._proven:
                 self._keep(rank)
 
-    def on_parameters(self, rank: int, iteration: int) -> None:
+    def on_parameters(self, rank: int, iteration: int, own: Member | None = None) -> None:
         """Record the progress that a peer's parameters prove.
+
+        Args:
+            rank: Rank of the peer.
+            iteration: Its local iteration that made them.
+            own: Status of this learner.
 
         Raises:
             ValueError: The iteration is beyond what a learner can reach.
         """
         check_number("chunk.iteration", iteration, high=LARGEST)
         with self._lock:
-            self._check_growth(rank, None, iteration=iteration)
             before = self._known.get(rank, Member())
+            self._check_growth(rank, Member(**{**_fields(before), "iteration": iteration}), own)
             if rank in self._refused:
                 self._refused.remove(rank)
                 self._progress[rank] = self._now()
@@ -186,8 +192,8 @@ class Membership:
                 self._progress[rank] = self._now()
                 self._known[rank] = Member(**{**_fields(before), "iteration": iteration})
             self._highest[rank] = max(self._highest.get(rank, 0), iteration)
-            self._proven.add(rank)
-            self._keep(rank)
+            if rank in self._proven:
+                self._keep(rank)
 
     def on_refusal(self, rank: int) -> None:
         """Exclude a peer, whose parameters are refused, until others of it are accepted."""

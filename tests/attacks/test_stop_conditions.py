@@ -157,7 +157,7 @@ def test_what_a_peer_states_ends_no_run_before_its_own_answer(
 def test_what_the_answers_confirm_ends_the_run() -> None:
     members = Membership(0, 3, 10.0)
     members.update(2, wire.Member(env_frames=480))
-    members.on_parameters(2, 1)  # and is gone
+    members.on_proof(2)  # and is gone
     run = stop_of(Stop(env_frames=1000), members, Counters(env_frames=50))
     true: Any = Answers(_1=470)
     run.second_reading = true

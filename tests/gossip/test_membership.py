@@ -20,7 +20,7 @@ def of_four(whole_bill: bool) -> dict[str, Any]:
     for rank in range(1, 4):
         counts = {"env_frames": 20 + rank, "updates": 50, "seconds": 90, "dollars": rank}
         members.update(rank, Member(**counts, **others))
-        members.on_contribution(rank)
+        members.on_proof(rank)
     return members.to_json()
 
 
@@ -54,6 +54,8 @@ def test_what_a_process_states_that_has_proved_nothing_is_not_kept() -> None:
     members.on_process(1)
     members.update(1, Member(iteration=5, env_frames=22))
     members.on_parameters(1, 5)
+    assert members.to_json()["1"]["env_frames"] == 21, "whoever lies has parameters, too"
+    members.on_proof(1)
     assert members.to_json()["1"]["env_frames"] == 22
     assert members.highest_iteration(1) == 5
     members.on_process(2)

@@ -119,7 +119,7 @@ def test_alive_is_who_makes_progress() -> None:
     members.update(1, Member(iteration=1, env_frames=5))  # beats alone are no progress
     members.update(2, Member(iteration=1))
     for rank in (1, 2):
-        members.on_contribution(rank)
+        members.on_proof(rank)
     clock.now = 20.0
     assert members.alive() == {0, 2}
     members.update(1, Member(iteration=2))
@@ -140,6 +140,7 @@ def test_what_others_had_done_survives_a_restart() -> None:
     before = Membership(0, 2, 10.0)
     before.update(1, Member(iteration=4, env_frames=40, over="stop.env_frames: 40 of 40"))
     before.on_parameters(1, 4)
+    before.on_proof(1)
     after = Membership(0, 2, 10.0)
     after.restore(before.to_json())
     assert after.total(Counters(env_frames=1)).env_frames == 41

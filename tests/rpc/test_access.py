@@ -15,7 +15,7 @@ from seedbed.rpc import channels
 from seedbed.rpc.access import AccessInterceptor
 from seedbed.rpc.credentials import Credentials
 from seedbed.runtime.peer_log import A_MINUTE
-from seedbed.runtime.tokens import Role, Tokens
+from seedbed.runtime.tokens import Caller, Role, Tokens
 from seedbed.v1 import gossip_pb2, gossip_pb2_grpc, inference_pb2, inference_pb2_grpc
 from tests.support.private_files import write_private
 
@@ -152,7 +152,7 @@ def test_a_flood_of_denials_is_counted_and_logged_in_a_few_lines(
     assert sum(line.startswith("refused ipv4:127.0.0.1") for line in caplog.messages) == A_MINUTE
 
 
-def test_strangers_requests_do_not_hold_up_those_with_a_credential(tmp_path: Path) -> None:
+def test_half_sent_requests_do_not_hold_up_those_of_another_credential(tmp_path: Path) -> None:
     path = tmp_path / "tokens"
     write_private(path, f"observer {SECRETS[Role.OBSERVER]}\n")
     written: list[str] = []
@@ -181,7 +181,9 @@ def test_strangers_requests_do_not_hold_up_those_with_a_credential(tmp_path: Pat
 
     async def ask() -> None:
         guard = AccessInterceptor(Credentials(Role.LEARNER, Tokens(path)))
-        async with guard._turn:  # as a half-sent request of a stranger holds it
+        turns = guard._turns
+        # As half-sent requests of a stranger, and of an actor, hold theirs.
+        async with turns[None], turns[Caller(Role.ACTOR)]:
             served = await guard.intercept_service(handler, Details())
             await asyncio.wait_for(served.stream_stream(None, Context()), 10)
 

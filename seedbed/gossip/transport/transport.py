@@ -28,6 +28,7 @@ from seedbed.gossip.transport.shared_client import SharedCopyClient
 from seedbed.rpc.asyncio_server import AsyncioServerStream
 from seedbed.rpc.credentials import Credentials, Denial, is_local
 from seedbed.rpc.hello import hello_in
+from seedbed.rpc.reconnect import Attempts
 from seedbed.rpc.server import ServerThread
 from seedbed.rpc.stream import StreamEnded
 from seedbed.rpc.streams import OpenStreams, StreamRejected
@@ -296,18 +297,15 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         return hello
 
     async def _confirm(self, rank: int, incarnation: int) -> None:
-        """Keep what a peer's process states once its address answers as the same process.
-
-        One that sends parameters needs no such answer. A peer that serves no calls, such as one
-        that ends, gets none.
-        """
-        reply = await self.clients[rank].request_status()
-        if (
-            reply is not None
-            and reply.incarnation == incarnation
-            and self._processes.incarnation(rank) == incarnation
-        ):
-            self.membership.on_contribution(rank)
+        """Keep what a peer's process states once its address answers as the same process."""
+        async for _ in Attempts():
+            reply = await self.clients[rank].request_status()
+            if self._processes.incarnation(rank) != incarnation:
+                return  # another one has taken its place
+            if reply is not None:
+                if reply.incarnation == incarnation:
+                    self.membership.on_proof(rank)
+                return
 
     async def _push(self, stream: _Stream) -> None:
         rank = await self._check_hello(stream, "Push")
@@ -330,7 +328,7 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
                         raise
                     iteration = message.chunk.iteration
                     with _judged():
-                        self.membership.on_parameters(rank, iteration)
+                        self.membership.on_parameters(rank, iteration, own=self.heartbeat())
                     self.receive_buffer.put(Message(rank, iteration, values))
                     received = wire.PushReply.Received(iteration=iteration)
                     await self._streams.write(stream, wire.PushReply(received=received))
@@ -353,7 +351,6 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
                     raise ValueError("expected a segment")
                 segment = message.segment
                 self.segment_buffer.put(segment.update, segment.step, segment.data)
-                self.membership.on_contribution(rank)
         except StreamEnded:
             raise  # the last segments of a learner that has finished are still taken
         except Exception:
@@ -383,7 +380,6 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
             gradients = assembler.add(message.gradients)
             if gradients is not None:
                 number = GradientNumber(rank, incarnation, message.gradients.iteration)
-                self.membership.on_contribution(rank)
                 await self._send_parameters(stream, self.shared_copy.request(gradients, number))
 
     async def _send_parameters(self, stream: _Stream, newest: Future[Message]) -> None:

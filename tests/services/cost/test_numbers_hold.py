@@ -170,6 +170,7 @@ class World:
             for other in self.processes.values():
                 if one is not other and other.members:
                     other.members.update(one.rank, one.heartbeat())
+                    other.members.on_proof(one.rank)
         if self.cluster is None:
             return
         if self.meter is None:

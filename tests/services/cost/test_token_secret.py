@@ -108,6 +108,8 @@ def test_missing_keys_of_ranks_are_made_and_the_others_stay(tmp_path: Path) -> N
     added = ["create pong-auth", "add learner-0 learner-1 learner", "own pong-auth"]
     assert scene.core.calls == added
     first = keys_in(scene.core, tmp_path)
+    role = first["learner"].secret(Role.LEARNER)
+    kept, removed = (first[f"learner-{rank}"].secret(Role.LEARNER, rank) for rank in range(2))
     more = Scene(tmp_path, learners=3, core=scene.core)
     more.secret.wait()
     assert scene.core.calls == [*added, "add learner-2 learner"]
@@ -118,10 +120,8 @@ def test_missing_keys_of_ranks_are_made_and_the_others_stay(tmp_path: Path) -> N
     secrets = [files[f"learner-{rank}"].secret(Role.LEARNER, rank) for rank in range(3)]
     found = [files["learner"].caller_of(secret) for secret in secrets]
     assert found == [(Role.LEARNER, 0), (Role.LEARNER, 1), (Role.LEARNER, 2)]
-    removed = first["learner-1"].secret(Role.LEARNER, 1)
     assert files["learner"].caller_of(removed) is None
-    assert secrets[0] == first["learner-0"].secret(Role.LEARNER, 0)
-    assert files["learner"].secret(Role.LEARNER) == first["learner"].secret(Role.LEARNER)
+    assert (secrets[0], files["learner"].secret(Role.LEARNER)) == (kept, role)
     more.now += 61
     more.secret.keep()
     assert len(scene.core.calls) == 5, "nothing more is missing"
