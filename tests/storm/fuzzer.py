@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 
+from tests.storm.background import Background
 from tests.storm.fuzz import Door, Tally, fuzz
 from tests.storm.problems import Problems
 
@@ -14,7 +15,7 @@ MESSAGES_A_TURN = 300
 LEARNERS_SHARE = 4  # turns of the learner for each one of another method
 
 
-class Fuzzer:
+class Fuzzer(Background):
     """Sends mutated messages in a thread.
 
     Attributes:
@@ -23,28 +24,19 @@ class Fuzzer:
     """
 
     def __init__(self, seed: int, doors: Sequence[Door], rate: float) -> None:
+        super().__init__()
         self._seed, self._rate = seed, rate
         self._doors = [*doors]
         self._learner: list[Door] = []
         self.tallies: dict[str, Tally] = {}
         self.mismatches = Problems()
-        self._stop = threading.Event()
         self._turn = threading.Lock()
-        self._thread = threading.Thread(target=self._run, daemon=True)
         self.failure: BaseException | None = None
 
     def attack(self, learner: Door | None) -> None:
         """Attack the learner of a run too; None: no learner any more."""
         with self._turn:  # no stream is open to a learner that ends
             self._learner = [] if learner is None else [learner] * LEARNERS_SHARE
-
-    def __enter__(self) -> Fuzzer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
 
     def _run(self) -> None:
         try:

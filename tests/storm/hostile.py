@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import signal
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
+from tests.storm.background import Background
 from tests.storm.hostile_runs import HostileRun
 from tests.storm.kills import Outcome
 from tests.storm.lies import Liars
-from tests.storm.run_files import check_files, check_rows, counters, returns, status
-from tests.storm.runs import LEARNED
+from tests.storm.run_files import LEARNED, check_files, check_rows, results, returns, status
 from tests.storm.targets import memory_mb
 from tests.support.processes import START_S, guarded
 
@@ -28,7 +27,7 @@ UNHANDLED = ("was never retrieved", "Task was destroyed")
 MOST_TRACEBACKS = 20
 
 
-class Watch:
+class Watch(Background):
     """Watches the honest processes, in a thread.
 
     Args:
@@ -37,30 +36,21 @@ class Watch:
     """
 
     def __init__(self, run: HostileRun, out: Outcome) -> None:
-        self._run, self._out = run, out
+        super().__init__()
+        self._of, self._out = run, out
         self._growing: dict[str, tuple[float, float]] = {}  # number, and since when
         self._found: set[str] = set()
         self._first_mb: dict[str, float] = {}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
 
     @property
     def is_over(self) -> bool:
         """Whether a process has ended, so that nothing more can be learned from the run."""
-        return any(one.popen.poll() is not None for one in self._run.processes.values())
+        return any(one.popen.poll() is not None for one in self._of.processes.values())
 
-    def __enter__(self) -> Watch:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
+    def _run(self) -> None:
         while not self._stop.wait(0.5):
             self._check_processes()
-            for directory in self._run.directories:
+            for directory in self._of.directories:
                 self._check_numbers(directory)
 
     def _problem(self, key: str, text: str) -> None:
@@ -70,7 +60,7 @@ class Watch:
             self._out.problems.append(text)
 
     def _check_processes(self) -> None:
-        for name, process in self._run.processes.items():
+        for name, process in self._of.processes.items():
             if (code := process.popen.poll()) is not None:
                 self._problem(name, f"{name} ended with {code}: {process.said[-400:]}")
                 continue
@@ -160,17 +150,7 @@ def _judge(run: HostileRun, out: Outcome) -> None:
         _end(run, kind, out)
     for directory in run.directories:
         out.problems.say(check_files(directory) + check_rows(directory))
-    means = [returns(directory) for directory in run.directories]
-    first, best, last = (max(column) for column in zip(*means, strict=True))
-    total = [counters(directory) for directory in run.directories]
-    out.run |= {
-        "frames": sum(one["env_frames"] for one in total),
-        "updates": sum(one["updates"] for one in total),
-        "first_return": round(first, 1),
-        "best_return": round(best, 1),
-        "last_return": round(last, 1),
-        "learned": best >= LEARNED,
-    }
+    out.run |= results(run.directories)
 
 
 def _end(run: HostileRun, kind: str, out: Outcome) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import random
 import signal
-import threading
 import time
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.storm import faults
+from tests.storm.background import Background
 from tests.storm.problems import Problems
 from tests.storm.run_files import (
     alive,
@@ -21,12 +21,12 @@ from tests.storm.run_files import (
     counters,
     newest_frames,
     newest_name,
+    results,
     resumed,
-    returns,
     status,
     updates,
 )
-from tests.storm.runs import LEARNED, LearningRun, Victim
+from tests.storm.runs import LearningRun, Victim
 from tests.storm.targets import memory_mb
 from tests.support.processes import parent
 
@@ -60,22 +60,13 @@ class Outcome:
     run: dict[str, Any] = field(default_factory=dict)
 
 
-class StallWatch:
+class StallWatch(Background):
     """Measures the longest time without an update, in a thread."""
 
     def __init__(self, directories: list[Path]) -> None:
+        super().__init__()
         self._directories = directories
         self.longest_s = 0.0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> StallWatch:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
 
     def _run(self) -> None:
         seen, since = self._total(), time.monotonic()
@@ -252,17 +243,7 @@ class Storm:
             out.problems.append(f"{run.name} ended with {code} after SIGTERM")
         for directory in run.directories:
             out.problems.say(check_files(directory))
-        means = [returns(directory) for directory in run.directories]
-        first, best, last = (max(column) for column in zip(*means, strict=True))
-        total = [counters(directory) for directory in run.directories]
-        out.run |= {
-            "frames": sum(one["env_frames"] for one in total),
-            "updates": sum(one["updates"] for one in total),
-            "first_return": round(first, 1),
-            "best_return": round(best, 1),
-            "last_return": round(last, 1),
-            "learned": best >= LEARNED,
-        }
+        out.run |= results(run.directories)
         for proxy in run.proxies:
             for fate, count in proxy.fates.items():
                 out.events[f"proxy {fate}"] += count

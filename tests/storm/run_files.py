@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import numpy as np
 from seedbed.checkpoints.store import CheckpointStore
 from seedbed.runs.progress import load_progress
 from tests.support.processes import parent
+
+LEARNED = 100.0  # mean return of CartPole; a random policy has 22
 
 
 def alive(pid: int) -> bool:
@@ -96,3 +99,18 @@ def returns(directory: Path) -> list[float]:
     means = load_progress(directory)["mean_return"]
     means = means[np.isfinite(means)]
     return [float(means[0]), float(means.max()), float(means[-1])] if len(means) else [0.0] * 3
+
+
+def results(directories: Sequence[Path]) -> dict[str, Any]:
+    """Return what the learners of a run have reached together."""
+    means = [returns(directory) for directory in directories]
+    first, best, last = (max(column) for column in zip(*means, strict=True))
+    total = [counters(directory) for directory in directories]
+    return {
+        "frames": sum(one["env_frames"] for one in total),
+        "updates": sum(one["updates"] for one in total),
+        "first_return": round(first, 1),
+        "best_return": round(best, 1),
+        "last_return": round(last, 1),
+        "learned": best >= LEARNED,
+    }

@@ -19,7 +19,6 @@ from tests.support.processes import START_S, Cluster, Process, free_port, guarde
 from tests.support.shard_process import ShardProcess
 from tests.support.waiting import wait_for
 
-LEARNED = 100.0  # mean return of CartPole; a random policy has 22
 COMMON = (
     "actor.envs_per_group=8",
     "learner.checkpoint.every_s=1",
