@@ -62,8 +62,7 @@ def run(args: argparse.Namespace) -> None:
         # Where the runs outlive the release, so does what they mount.
         of = name if args.owns_runs else f"{name}-state"
         most = max(run.experiment.gossip.replicas for run in spec.wanted.joined(spec.fresh).runs)
-        ranks = most if most > 1 else 0
-        secret = TokenSecret(of, args.namespace, f"{name}-auth", ranks, (), Path(file))
+        secret = TokenSecret(of, args.namespace, f"{name}-auth", most, (), Path(file))
         secret.wait()
     tokens = Tokens(file)
     tokens.secret(Role.OBSERVER)  # missing: it is said at the start

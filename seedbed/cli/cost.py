@@ -93,8 +93,9 @@ def run(args: argparse.Namespace) -> None:
     if args.auth_secret or args.owns:
         own = Path(tempfile.mkdtemp(prefix="seedbed-")) / "tokens"
         owner = f"{args.release}-experiment"
-        ranks = len(args.learner) if len(args.learner) > 1 else 0
-        secret = TokenSecret(owner, args.namespace, args.auth_secret, ranks, args.owns, own)
+        secret = TokenSecret(
+            owner, args.namespace, args.auth_secret, len(args.learner), args.owns, own
+        )
     if secret is not None and args.auth_secret:
         secret.wait()
         file = str(own)

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> None:
         raise SeedbedError(
             ExitCode.USAGE, f"--learners {args.learners}: at most {MOST_LEARNERS} have keys"
         )
-    files = new_token_files(args.learners if args.learners > 1 else 0)
+    files = new_token_files(args.learners)
     if there := [name for name in files if (directory / name).exists()]:
         raise SeedbedError(
             ExitCode.USAGE,

@@ -131,12 +131,12 @@ class Membership:
         """
         first_s, first = self._first.setdefault(rank, (self._now(), status))
         passed_s = self._now() - first_s
+        others = [each for at, each in self._known.items() if at != rank]
+        reached = [first, Member(iteration=self._highest.get(rank, 0)), own or first, *others]
         for name, most in _A_SECOND.items():
             number, before = getattr(status, name), getattr(first, name)
-            others = [each for at, each in self._known.items() if at != rank]
-            reached = [getattr(one, name) for one in (own, *others) if one is not None]
-            highest = self._highest.get(rank, 0) if name == "iteration" else 0
-            if number > max(before, highest, *reached) + most * (passed_s + _LATE_S):
+            highest = max(getattr(one, name) for one in reached)
+            if number > highest + most * (passed_s + _LATE_S):
                 raise ImplausibleGrowth(
                     f"{name} of learner {rank} is {number:.10g}, and was {before:.10g} "
                     f"{passed_s:.1f} s before: a learner reaches at most {most:g} a second"
@@ -184,13 +184,14 @@ class Membership:
         check_number("chunk.iteration", iteration, high=LARGEST)
         with self._lock:
             before = self._known.get(rank, Member())
-            self._check_growth(rank, Member(**{**_fields(before), "iteration": iteration}), own)
+            after = Member(**{**_fields(before), "iteration": iteration})
+            self._check_growth(rank, after, own)
             if rank in self._refused:
                 self._refused.remove(rank)
                 self._progress[rank] = self._now()
             if iteration > before.iteration:
                 self._progress[rank] = self._now()
-                self._known[rank] = Member(**{**_fields(before), "iteration": iteration})
+                self._known[rank] = after
             self._highest[rank] = max(self._highest.get(rank, 0), iteration)
             if rank in self._proven:
                 self._keep(rank)

@@ -22,7 +22,7 @@ from seedbed.runs.directory import RunDirectory
 from seedbed.runs.layout import RANK_KEYS, learner_directory, socket_path
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.files import atomic_write
-from seedbed.runtime.tokens import RANK_KEY_FILE_VARIABLE, new_rank_key
+from seedbed.runtime.tokens import RANK_KEY_FILE_VARIABLE, new_rank_keys
 from seedbed.telemetry.cost import dollars_per_hour
 from seedbed.telemetry.progress_line import ProgressLine
 from seedbed.telemetry.status import STATUS_FILE
@@ -175,13 +175,12 @@ class LocalLearners(LocalProcesses):
 
 def _write_rank_keys(folder: Path, count: int) -> list[Path]:
     """Write a new key of each learner's rank, and return the files, which only this user reads."""
-    keys = [new_rank_key(rank) for rank in range(count)]
-    digests = "".join(digest for _, digest in keys)
-    files = [folder / f"learner-{rank}" for rank in range(count)]
+    keys, digests = new_rank_keys(range(count))
+    files = {folder / name: key + digests for name, key in keys.items()}
     folder.mkdir(mode=0o700, exist_ok=True)
-    for file, (key, _) in zip(files, keys, strict=True):
-        atomic_write(file, key + digests, is_private=True)
-    return files
+    for file, text in files.items():
+        atomic_write(file, text, is_private=True)
+    return list(files)
 
 
 def _evaluate(

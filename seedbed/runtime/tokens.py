@@ -9,7 +9,7 @@ import logging
 import os
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -193,31 +193,44 @@ _SERVES: Mapping[Role, tuple[Role, ...]] = {
 }
 
 
-def new_rank_key(rank: int) -> tuple[str, str]:
-    """Return a new key of a learner's rank: its line of a token file, and the one of its digest."""
-    secret = secrets.token_urlsafe(32)
-    name = f"{Role.LEARNER}-{rank}"
-    return f"{name} {secret}\n", f"{name} sha256:{digest_of(secret).hex()}\n"
+def ranks_with_keys(learners: int) -> range:
+    """Return the ranks that have keys among the learners of a run: none where there is one."""
+    return range(learners if learners > 1 else 0)
 
 
-def new_token_files(learners: int = 0) -> dict[str, str]:
+def new_rank_keys(ranks: Iterable[int]) -> tuple[dict[str, str], str]:
+    """Return new keys of learners' ranks, in lines of token files.
+
+    Args:
+        ranks: ranks that get a key.
+
+    Returns:
+        The line of each key, by the name of its role, and the lines of all their digests.
+    """
+    drawn = {f"{Role.LEARNER}-{rank}": secrets.token_urlsafe(32) for rank in ranks}
+    digests = (_digest_line(name, secret) for name, secret in drawn.items())
+    return {name: f"{name} {secret}\n" for name, secret in drawn.items()}, "".join(digests)
+
+
+def new_token_files(learners: int = 1) -> dict[str, str]:
     """Return the text of a new token file for each kind of process.
 
     A file has the secret of its own role, and the digests of the roles that the process serves.
 
     Args:
-        learners: learners of a run that have a key each; their files are `learner-0` and so on.
+        learners: learners of a run. Several have a key each, and files `learner-0` and so on.
     """
     drawn = {role: secrets.token_urlsafe(32) for role in Role}
     files = {
         str(role): "".join(
-            [f"{role} {drawn[role]}\n"]
-            + [f"{other} sha256:{digest_of(drawn[other]).hex()}\n" for other in served]
+            [f"{role} {drawn[role]}\n"] + [_digest_line(other, drawn[other]) for other in served]
         )
         for role, served in _SERVES.items()
     }
-    keys = [new_rank_key(rank) for rank in range(learners)]
-    files[Role.LEARNER] += "".join(digest for _, digest in keys)
-    return files | {
-        f"{Role.LEARNER}-{rank}": key + files[Role.LEARNER] for rank, (key, _) in enumerate(keys)
-    }
+    keys, digests = new_rank_keys(ranks_with_keys(learners))
+    files[Role.LEARNER] += digests
+    return files | {name: key + files[Role.LEARNER] for name, key in keys.items()}
+
+
+def _digest_line(name: str, secret: str) -> str:
+    return f"{name} sha256:{digest_of(secret).hex()}\n"

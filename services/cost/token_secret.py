@@ -16,7 +16,7 @@ from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
 from seedbed.runtime.files import atomic_write
-from seedbed.runtime.tokens import Role, new_rank_key, new_token_files
+from seedbed.runtime.tokens import Role, new_rank_keys, new_token_files, ranks_with_keys
 from seedbed.services.cost.cluster import load_credentials, reason_of
 from seedbed.services.cost.pods import TIMEOUT_S
 
@@ -33,7 +33,7 @@ class TokenSecret:
         owner: Name of the release's ConfigMap that owns the Secrets.
         namespace: Its namespace.
         name: Name of the Secret; empty where a person has made it, and only `others` are owned.
-        learners: Learners of the release that have a key of their rank each; 0 with one learner.
+        learners: Learners of the release, of which several have a key of their rank each.
         others: Names of further Secrets of the release, which others make.
         file: Local file that receives the meter's own token.
         core: API; None takes the pod's credentials.
@@ -127,15 +127,15 @@ class TokenSecret:
         A key is missing after more learners are wanted, and after a person has removed it to have
         another one.
         """
-        names = [f"{Role.LEARNER}-{rank}" for rank in range(self._learners)]
-        missing = [rank for rank, name in enumerate(names) if name not in secret.data]
-        if not missing:
+        ranks = ranks_with_keys(self._learners)
+        keys, digests = new_rank_keys(
+            rank for rank in ranks if f"{Role.LEARNER}-{rank}" not in secret.data
+        )
+        if not keys:
             return
-        made = {names[rank]: new_rank_key(rank) for rank in missing}
         lines = base64.b64decode(secret.data[str(Role.LEARNER)]).decode().splitlines(keepends=True)
-        kept = [line for line in lines if line.split()[:1] not in [[name] for name in made]]
-        texts = {name: key for name, (key, _) in made.items()}
-        texts[str(Role.LEARNER)] = "".join([*kept, *(digest for _, digest in made.values())])
+        kept = [line for line in lines if keys.keys().isdisjoint(line.split()[:1])]
+        texts = {**keys, str(Role.LEARNER): "".join(kept) + digests}
         data = {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
         # Refused where somebody has changed the Secret meanwhile: it is read again a minute later.
         metadata = {"resourceVersion": secret.metadata.resource_version}
@@ -145,7 +145,7 @@ class TokenSecret:
             {"metadata": metadata, "data": data},
             _request_timeout=TIMEOUT_S,
         )
-        log.info("Secret %s: keys of %s made", self._name, ", ".join(made))
+        log.info("Secret %s: keys of %s made", self._name, ", ".join(keys))
 
     def _own(self, secret: Any, owner: Any) -> None:
         """Make the release the owner of a Secret, which a version before may have made."""

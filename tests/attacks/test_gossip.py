@@ -28,7 +28,7 @@ from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.rpc.server import ServerThread
 from seedbed.rpc.streams import StreamRejected
 from seedbed.runtime.threads import Threads
-from seedbed.runtime.tokens import Role, Tokens, new_rank_key
+from seedbed.runtime.tokens import Role, Tokens, new_rank_keys
 from seedbed.v1 import gossip_pb2 as wire
 from seedbed.v1 import gossip_pb2_grpc as wire_grpc
 from tests.support.gossip_learners import LAYOUT, GossipLearner, experiment
@@ -408,13 +408,12 @@ def test_a_learner_that_takes_over_a_state_jumps_to_its_counts() -> None:
 @pytest.fixture
 def keys(tmp_path: Path) -> dict[int, Credentials]:
     """Credentials of three learners, each with the key of its rank alone."""
-    made = [new_rank_key(rank) for rank in range(3)]
-    digests = "".join(digest for _, digest in made)
+    made, digests = new_rank_keys(range(3))
     return {
         rank: Credentials(
             Role.LEARNER, Tokens(write_private(tmp_path / f"key-{rank}", key + digests))
         ).of_rank(rank)
-        for rank, (key, _) in enumerate(made)
+        for rank, key in enumerate(made.values())
     }
 
 
